@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from characterize.border import Border
 from characterize.definitions import DEFINITIONS
 from characterize.document import plain
-from characterize.errors import FlextraceError
 from characterize.grouping import Grouping, TraceGroups
 from characterize.groups import Group
 from characterize.layer_characterization import LayerCharacterization, layer_of
@@ -20,7 +23,7 @@ from characterize.layer_summary import Conditions, LayerChunk, LayerSummary, Sam
 from characterize.layout import HeaderFlag, IoOp, RecordKind
 from characterize.links import Links, LinksSummary
 from characterize.loss import Totals, is_lossy, kept_share, totals_of
-from characterize.requests import LAYERS, MMAP_RULES, Layer, Mmap, times_measured
+from characterize.requests import LAYERS, Layer, Mmap, times_measured
 from characterize.stream import PIECE_RECORDS, Chunk, Linked, Stream, one_ahead, stream_of
 from characterize.trace import Trace
 from characterize.trace_files.missing_records import LOWER_BOUND, damaged, what_is_missing
@@ -122,14 +125,22 @@ def characterize(
     """
     stream = trace if isinstance(trace, Stream) else stream_of(trace, chunk_records)
     facts = stream.facts
-    if mmap not in MMAP_RULES:
-        raise FlextraceError(f"rule {mmap!r} for mapped files is unknown: choose of {', '.join(MMAP_RULES)}", 2)
-    with ThreadPoolExecutor(1) as beside:
-        provenance = beside.submit(provenance_of, facts.path)
+    with _provenance_beside(facts.path) as provenance:
         summary = TraceSummary(stream, mmap, sample, grouping)
         for part in one_ahead(stream.chunks()):
             summary.add(part)
         return characterization_of(summary, provenance.result())
+
+
+@contextmanager
+def _provenance_beside(path: Path | None) -> Iterator[Future[dict[str, Any]]]:
+    """What `provenance_of` says, on another processor; given up where the block fails, or is interrupted."""
+    given_up = threading.Event()
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            yield beside.submit(provenance_of, path, given_up)
+        finally:
+            given_up.set()
 
 
 def characterization_of(summary: TraceSummary, provenance: dict[str, Any]) -> Characterization:

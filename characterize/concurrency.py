@@ -81,10 +81,7 @@ class ConcurrencySummary:
     def carry(self, requests: Columns) -> None:
         """Begin with requests that started before and are in flight; what is counted of them was counted there."""
         end = requests["end_ns"]
-        threads = self._threads.number(requests["thread"])
-        self._thread = room_for(self._thread, len(self._threads))
-        self._process = room_for(self._process, len(self._threads))
-        self._first_share = room_for(self._first_share, len(self._threads))
+        threads = self._numbered(requests["thread"])
         np.maximum.at(self._thread[:, 4], threads, end)
         if self._measured and len(end):
             self._all[2], self._all[4] = end.max(), len(end)
@@ -95,10 +92,7 @@ class ConcurrencySummary:
     def merge(self, following: ConcurrencySummary) -> None:
         """Count what `following` counted, which began with the requests that are in flight where these end."""
         known = len(self._threads)
-        threads = self._threads.number(following._threads.keys.copy())
-        self._thread = room_for(self._thread, len(self._threads))
-        self._process = room_for(self._process, len(self._threads))
-        self._first_share = room_for(self._first_share, len(self._threads))
+        threads = self._numbered(following._threads.keys.copy())
         new = threads >= known
         self._process[threads[new]] = following._process[: len(threads)][new]
         self._thread[threads[new], 8] = following._thread[: len(threads)][new, 8]
@@ -128,10 +122,7 @@ class ConcurrencySummary:
         """Follow a chunk; `waits`: as from `characterize.waits.wait_columns`."""
         start, end, size = (requests[name] for name in ("start_ns", "end_ns", "bytes"))
         known = len(self._threads)
-        threads = self._threads.number(requests["thread"])
-        self._thread = room_for(self._thread, len(self._threads))
-        self._process = room_for(self._process, len(self._threads))
-        self._first_share = room_for(self._first_share, len(self._threads))
+        threads = self._numbered(requests["thread"])
         new = np.flatnonzero(threads >= known)
         # The process of a thread's first request: an assignment from the last to the first.
         self._process[threads[new][::-1]] = requests["process"][new][::-1]
@@ -155,6 +146,14 @@ class ConcurrencySummary:
             done = _follow_all(start, end, done, self._all, self._ends)
             if done < len(start):
                 self._ends = room_for(self._ends, len(self._ends) + 1)
+
+    def _numbered(self, threads: np.ndarray) -> np.ndarray:
+        """Numbers of threads, which from now on have a row each."""
+        numbers = self._threads.number(threads)
+        self._thread = room_for(self._thread, len(self._threads))
+        self._process = room_for(self._process, len(self._threads))
+        self._first_share = room_for(self._first_share, len(self._threads))
+        return numbers
 
     def _add_computing(self, thinks: np.ndarray, stored: np.ndarray) -> None:
         known = stored > 0

@@ -7,7 +7,7 @@ need not fit into memory; it is read twice more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +15,12 @@ import pandas as pd
 
 from characterize.characterization import Characterization
 from characterize.counting.log_histogram import LogHistogram
-from characterize.layer_chunks import ApplicationChunks, BlockChunks
+from characterize.layer_chunks import layer_chunks
 from characterize.layer_summary import LayerChunk
 from characterize.places import PlaceCounts, Places, Spans
 from characterize.requests import Layer, Mmap, times_measured
 from characterize.response_time import times_by_kind
-from characterize.stream import Chunk, Stream, one_ahead, stream_of
+from characterize.stream import Stream, stream_of
 from characterize.trace import Trace
 
 TITLES: dict[Layer, str] = {"vfs": "application's layer (VFS)", "block": "block layer"}
@@ -195,7 +195,7 @@ class Seen:
 def spans_of(stream: Stream, mmap: Mmap, layers: Sequence[Layer]) -> dict[Layer, Spans]:
     """The first look: how high the files of some layers stand."""
     spans = {layer: Spans() for layer in layers}
-    for layer, chunk in _chunks(stream, mmap, layers):
+    for layer, chunk in layer_chunks(stream, mmap, layers):
         spans[layer].add(chunk.requests)
     return spans
 
@@ -203,14 +203,6 @@ def spans_of(stream: Stream, mmap: Mmap, layers: Sequence[Layer]) -> dict[Layer,
 def places_and_times(stream: Stream, mmap: Mmap, spans: Mapping[Layer, Spans]) -> dict[Layer, Seen]:
     """The second look; `spans`: of the whole trace."""
     seen = {layer: Seen(stream, layer, its.files()) for layer, its in spans.items()}
-    for layer, chunk in _chunks(stream, mmap, list(spans)):
+    for layer, chunk in layer_chunks(stream, mmap, list(spans)):
         seen[layer].add(chunk)
     return seen
-
-
-def _chunks(stream: Stream, mmap: Mmap, layers: Sequence[Layer]) -> Iterator[tuple[Layer, LayerChunk]]:
-    application, block = ApplicationChunks(stream, mmap), BlockChunks(stream)
-    for part in one_ahead(stream.chunks()):
-        if isinstance(part, Chunk):
-            for layer in layers:
-                yield layer, application.chunk(part) if layer == "vfs" else block.chunk(part)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from characterize.border import Border
 from characterize.groups import Group, GroupsByKey, Key, RequestsByKey, key_column
-from characterize.layer_chunks import ApplicationChunks, BlockChunks
+from characterize.layer_chunks import layer_chunks
 from characterize.layer_summary import Conditions, LayerChunk
 from characterize.requests import Layer, Mmap
-from characterize.stream import Chunk, Stream, one_ahead
+from characterize.stream import Stream
 from characterize.trace import Trace
 from characterize.windows import GroupsByWindow, Windows, WindowsOfPart
 
@@ -102,9 +102,6 @@ def requests_by_key(stream: Stream, mmap: Mmap, grouping: Grouping) -> dict[Laye
     """How many requests each key has, by layer: one pass over a trace, or over a part of it."""
     assert grouping.by is not None
     counts = {layer: RequestsByKey(grouping.by, layer, stream.facts) for layer in grouping.layers}
-    application, block = ApplicationChunks(stream, mmap), BlockChunks(stream)
-    for part in one_ahead(stream.chunks()):
-        if isinstance(part, Chunk):
-            for layer, count in counts.items():
-                count.add(application.chunk(part) if layer == "vfs" else block.chunk(part))
+    for layer, chunk in layer_chunks(stream, mmap, grouping.layers):
+        counts[layer].add(chunk)
     return counts

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from characterize.file_sizes import FileSizes
 from characterize.layer_summary import EMPTY, FAILED, LEFT_OUT, LayerChunk
 from characterize.layout import BlockFlag, BlockOp, IoOp, RecordKind, Source
 from characterize.links import moved_by_programs
-from characterize.requests import Mmap, data_moved, left_out_of, request_columns, rows_at, system_files
+from characterize.requests import Layer, Mmap, data_moved, left_out_of, request_columns, rows_at, system_files
 from characterize.response_time import sync_columns
-from characterize.stream import Chunk, Stream
+from characterize.stream import Chunk, Stream, one_ahead
 from characterize.waits import slept_before, wait_columns
 
 
@@ -97,6 +99,15 @@ class BlockChunks:
             _rest(blocks[rest], why[rest], "device", "bytes"),
             wait_columns(records.arrays[RecordKind.WAKE][:0], blocks, blocks),
         )
+
+
+def layer_chunks(stream: Stream, mmap: Mmap, layers: Sequence[Layer]) -> Iterator[tuple[Layer, LayerChunk]]:
+    """What some layers did: one pass over a trace, or over a part of it."""
+    application, block = ApplicationChunks(stream, mmap), BlockChunks(stream)
+    for part in one_ahead(stream.chunks()):
+        if isinstance(part, Chunk):
+            for layer in layers:
+                yield layer, application.chunk(part) if layer == "vfs" else block.chunk(part)
 
 
 def _rest(array: np.ndarray, why: np.ndarray, file: str, size: str) -> dict[str, np.ndarray]:

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from characterize.colours import LINE, READ, REGION, SYNC, WRITE
-from characterize.errors import FlextraceError, room_remedy
+from characterize.errors import FlextraceError
 from characterize.figure_data import PERCENTILES, TITLES, FigureData
 from characterize.places import Places
 from characterize.printable import printable
 from characterize.requests import Layer
+from characterize.trace_files.new_file import new_file
 from characterize.units import format_bytes
 
 if TYPE_CHECKING:
@@ -209,14 +210,8 @@ def write_figures(data: Mapping[Layer, FigureData], paths: Mapping[tuple[Layer, 
         draw, needed = FIGURES[name]
         if layer not in data or getattr(data[layer], needed) is None:
             continue
-        figure = draw(data[layer])
-        try:
-            with path.open("xb") as stream:
-                figure.savefig(stream, format=path.suffix[1:], dpi=150)
-        except FileExistsError as error:
-            raise FlextraceError(f"{path} exists already: choose another directory", 2) from error
-        except OSError as error:
-            raise FlextraceError(f"cannot write figure {path}: {error.strerror}{room_remedy(error)}") from error
+        with new_file(path) as stream:
+            draw(data[layer]).savefig(stream, format=path.suffix[1:], dpi=150)
         written.append(path)
     return written
 

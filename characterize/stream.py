@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 PIECE_RECORDS = 1 << 18
 TIMED = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK, RecordKind.WAKE)
-_SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.HOLE, RecordKind.TEXT)
+SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.HOLE, RecordKind.TEXT)
+"""Kinds of which a trace has few records."""
 
 Arrays = dict[RecordKind, np.ndarray]
 Pieces = Callable[[], Iterator[np.ndarray]]
@@ -150,7 +151,7 @@ def open_stream(
     def pieces() -> Iterator[np.ndarray]:
         for first in range(0, records, piece_records):
             size = min(piece_records, records - first)
-            piece = _read_records(path, first, size)
+            piece = read_records(path, first, size)
             if ends_at_hole and (holes := piece[:, 0] == 0).any():
                 yield piece[: int(np.argmax(holes))]
                 return
@@ -159,14 +160,21 @@ def open_stream(
     return _streamed(path, head, file_bytes, json_text(path, raw, head, file_bytes), pieces)
 
 
-def _read_records(path: Path, first: int, count: int) -> np.ndarray:
+def read_records(path: Path, first: int, count: int) -> np.ndarray:
+    """Some records of a trace file: uint8, shape (count, 64).
+
+    Raises
+    ------
+    FlextraceError
+        They cannot be read, or are not there any more.
+    """
     offset, size = TRACE_HEADER_BYTES + first * TRACE_RECORD_BYTES, count * TRACE_RECORD_BYTES
     try:
         content = np.fromfile(path, np.uint8, size, offset=offset)
     except OSError as error:
         raise FlextraceError(f"cannot read trace {path}: {error.strerror}") from error
     if len(content) < size:
-        raise FlextraceError(f"{path} became shorter while it was read: characterize it when nothing writes to it")
+        raise FlextraceError(f"{path} became shorter while it was read: use it when nothing writes to it")
     return content.reshape(-1, TRACE_RECORD_BYTES)
 
 
@@ -177,7 +185,7 @@ def stream_of(trace: Trace, chunk_records: int = PIECE_RECORDS) -> Stream:
         ordered[kind] = _by_start(trace.arrays[kind])
     used = [array for array in ordered.values() if len(array)]
     blocks = trace.arrays[RecordKind.BLOCK]
-    arrays: Arrays = {kind: trace.arrays[kind] for kind in _SMALL if kind is not RecordKind.TEXT}
+    arrays: Arrays = {kind: trace.arrays[kind] for kind in SMALL if kind is not RecordKind.TEXT}
     facts = Trace(trace.header, arrays, trace.paths, trace.path, trace.warnings)
 
     def chunks() -> Iterator[Chunk | Linked]:
@@ -272,13 +280,13 @@ def _by_start(array: np.ndarray) -> np.ndarray:
 
 def _scan(pieces: Pieces) -> _Scan:
     """The first pass."""
-    scan = _Scan({kind: [] for kind in _SMALL}, {kind: [] for kind in TIMED}, [], np.zeros(256, np.int64))
+    scan = _Scan({kind: [] for kind in SMALL}, {kind: [] for kind in TIMED}, [], np.zeros(256, np.int64))
     reached = before = 0
     for piece in pieces():
         kinds = np.ascontiguousarray(piece[:, 0])
         counts = np.bincount(kinds, minlength=256)
         scan.count += counts
-        for kind in _SMALL:
+        for kind in SMALL:
             if counts[kind]:
                 scan.small[kind].append(_rows(piece, kinds, kind).copy())
         top = reached

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
+from characterize.kernel_start import start_kernels
+from characterize.layout import HeaderFlag
 from characterize.trace_files.new_file import check_replaceable
 from characterize.trace_files.provenance import command_words
+from characterize.trace_files.trace_head import TRUNCATED
 from characterize.units import parse_duration, parse_fraction, parse_size
 from flextrace.options.foreign_options import add_foreign_arguments, assumptions, foreign_options, refuse_for_own
 
@@ -117,8 +120,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError(f"{directory} is a directory: name its files, or give --workers N to make one of them", 2)
     grouped: tuple[Layer, ...] = ("vfs",) if arguments.by == "file" else layers
 
-    from characterize.kernel_start import start_kernels  # noqa: PLC0415
-
     start_kernels()
     from characterize.characterization import characterize  # noqa: PLC0415 (pandas is slow to import)
     from characterize.grouping import Grouping  # noqa: PLC0415
@@ -153,9 +154,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _missing(result: Characterization) -> str:
     """What a trace lacks, and what to do about it; empty where nothing is missing."""
-    from characterize.layout import HeaderFlag  # noqa: PLC0415 (numpy)
-    from characterize.trace_files.trace_head import TRUNCATED  # noqa: PLC0415
-
     if result.trustworthy:
         return ""
     if bad_lines := result.trace["lineage"].get("imported", {}).get("bad_lines"):

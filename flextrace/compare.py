@@ -14,7 +14,6 @@ from typing import Any
 from characterize.errors import FlextraceError
 from characterize.trace_files.new_file import check_new_file, write_text
 from characterize.units import format_bytes, parse_duration, parse_seed
-from flextrace.runs.interruption import terminated_as_interrupted
 from replayer.run import make_directory
 from replayer.running.confine import parse_limit
 
@@ -70,18 +69,17 @@ def run(arguments: argparse.Namespace) -> int:
     trace = characterize.open(arguments.trace)
     for warning in trace.warnings:
         print(f"flextrace compare: warning: {warning}", file=sys.stderr)
-    with terminated_as_interrupted():
-        comparison = compare(
-            trace,
-            profile,
-            arguments.directory,
-            memory_bytes=arguments.memory,
-            repeat=arguments.repeat,
-            seed=arguments.seed,
-            timing=arguments.timing,
-            max_seconds=arguments.max_time,
-            on_step=lambda text: print(f"flextrace compare: {text}", file=sys.stderr, flush=True),
-        )
+    comparison = compare(
+        trace,
+        profile,
+        arguments.directory,
+        memory_bytes=arguments.memory,
+        repeat=arguments.repeat,
+        seed=arguments.seed,
+        timing=arguments.timing,
+        max_seconds=arguments.max_time,
+        on_step=lambda text: print(f"flextrace compare: {text}", file=sys.stderr, flush=True),
+    )
     text = json.dumps(comparison.document, indent=1, allow_nan=False)
     try:
         print(text if arguments.format == "json" else format_comparison(comparison.document), flush=True)

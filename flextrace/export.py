@@ -9,14 +9,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
 from characterize.printable import printable
 from characterize.trace_files.expansion import ARCHIVE_SUFFIX, expanded, is_archive, is_trace_archive
-from characterize.trace_files.new_file import check_new_file
+from characterize.trace_files.new_file import check_new_file, new_file
+from characterize.trace_files.trace_head import is_foreign
 from characterize.units import format_bytes, parse_duration
 from replayer.run import prepare
 
@@ -101,8 +102,6 @@ def _missing(trace: Path) -> tuple[list[str], bool]:
 
 
 def _is_foreign(trace: Path) -> bool:
-    from characterize.trace_files.trace_head import is_foreign  # noqa: PLC0415 (pandas is slow to import)
-
     return is_foreign(trace) and not is_trace_archive(trace)
 
 
@@ -227,8 +226,6 @@ def write_timeline(trace: Path, arguments: argparse.Namespace) -> list[str]:
 
 def write_trace(trace: Path, output: Path, *, force: bool) -> list[str]:
     """Copy a trace that was made for this; returns what to say about it."""
-    from characterize.trace_files.new_file import new_file  # noqa: PLC0415
-
     with new_file(output, force=force) as stream, trace.open("rb") as source:
         shutil.copyfileobj(source, stream)
     return [f"{output}: {format_bytes(output.stat().st_size)}, without names"]
@@ -241,15 +238,8 @@ def write_jobs(trace: Path, output: Path, directory: Path, *, force: bool) -> li
 
     with expanded(trace) as path:
         opened = trace_file.open(path)
-        exported = fio_iolog.write(opened, output, directory, force=force)
-        try:
+        with fio_iolog.written(opened, output, directory, force=force) as exported:
             image = prepare(path, directory)["image"]
-        except (FlextraceError, KeyboardInterrupt):
-            for made in (output, *exported.logs):
-                made.unlink(missing_ok=True)
-            with suppress(OSError):  # somebody else's files are in it
-                exported.logs[0].parent.rmdir()
-            raise
     lines = _foreign_warnings(opened)
     lines.append(f"{output}: {exported.operations} data operations and syncs of {len(exported.logs)} threads")
     lines.append(f"{directory}: {image['files']} files of {format_bytes(image['bytes'])}, out of the page cache")

@@ -112,15 +112,21 @@ def _run(argv: list[str]) -> int:
         except SystemExit:
             _flush()  # the help
             raise
-        exit_code = arguments.run(arguments)
-        _flush()
+        from flextrace.runs.interruption import terminated_as_interrupted  # noqa: PLC0415 (not for the help)
+
+        with terminated_as_interrupted():
+            exit_code = arguments.run(arguments)
+            _flush()
         return exit_code
     except FlextraceError as error:
         # Names of files are in it, of any bytes, which are not to command the terminal.
         told = "\n".join(map(printable, str(error).split("\n")))
         print(f"{name}: {told}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt as interrupt:
+    except (KeyboardInterrupt, SystemError) as interrupt:
+        # A compiled function that is interrupted as it returns makes a SystemError of that.
+        if isinstance(interrupt, SystemError) and not isinstance(interrupt.__cause__, KeyboardInterrupt):
+            raise
         # What was being made when it came may fail once more when it is freed, which says nothing to a user.
         sys.unraisablehook = lambda _: None
         print("\n".join([f"{name}: interrupted", *_notes(interrupt)]), file=sys.stderr)

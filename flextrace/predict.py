@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
+from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import format_bytes, parse_fraction, parse_size
 from flextrace.options.table_settings import add_settings_argument, parse_settings
+from flextrace.output import prediction_text
 
 if TYPE_CHECKING:
     from characterize.workload import Workload
@@ -198,27 +200,26 @@ def _relatives(measured_on: Predictor, made: Made) -> list[Relative | None]:
 
 
 def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> list[str]:
-    from flextrace.output import prediction_text as text  # noqa: PLC0415
     from selfscale.predicting.no_simulation import no_simulation  # noqa: PLC0415
 
     lines = []
     for number, estimate in enumerate(made.estimates):
-        lines += text.estimate_lines(profile, estimate)
+        lines += prediction_text.estimate_lines(profile, estimate)
         if made.ratios and (ratio := made.ratios[number]):
-            lines += text.ratio_lines(arguments.against.name, ratio)
-        lines += text.application_lines(made.application, estimate)
+            lines += prediction_text.ratio_lines(arguments.against.name, ratio)
+        lines += prediction_text.application_lines(made.application, estimate)
         if made.relatives and (relative := made.relatives[number]):
-            lines += text.relative_lines(arguments.measured_on.name, estimate, relative)
+            lines += prediction_text.relative_lines(arguments.measured_on.name, estimate, relative)
     if arguments.trace is not None:
         nothing = no_simulation(predictor)
         unsimulated = f"nothing is simulated from {arguments.profile}, which {nothing.reason}" if nothing else ""
-        lines += text.recorded_lines(made.application, made.estimates[0], unsimulated)
-    lines += text.models_lines(predictor.scores, predictor.score.model, _repeatability(profile))
+        lines += prediction_text.recorded_lines(made.application, made.estimates[0], unsimulated)
+    lines += prediction_text.models_lines(predictor.scores, predictor.score.model, _repeatability(profile))
     but = " by all but the simulation" if any(estimate.simulated for estimate in made.estimates) else ""
     return [
         *lines,
-        *text.treatment_lines(f"used{but}", made.used),
-        *text.treatment_lines(f"ignored{but}", made.ignored),
+        *prediction_text.treatment_lines(f"used{but}", made.used),
+        *prediction_text.treatment_lines(f"ignored{but}", made.ignored),
     ]
 
 
@@ -230,9 +231,6 @@ def _repeatability(profile: Profile) -> Repeatability | None:
 
 
 def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> dict[str, Any]:
-    from characterize.trace_files.provenance import command_words, provenance_of  # noqa: PLC0415
-    from flextrace.output.prediction_text import document_of  # noqa: PLC0415
-
     def input_of(path: Path | None) -> dict[str, Any] | None:
         return None if path is None else provenance_of(path)["input"]
 
@@ -248,7 +246,7 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
                 "basis": estimate.basis,
                 "workload": estimate.workload.as_document(),
                 **estimate.prediction.as_document(),
-                "application": document_of(estimate),
+                "application": prediction_text.document_of(estimate),
             }
             for estimate in made.estimates
         ],

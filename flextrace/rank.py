@@ -7,12 +7,15 @@ import argparse
 import json
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
+from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import format_duration, format_megabytes
 from flextrace.options.table_settings import add_settings_argument, parse_settings
+from flextrace.output.prediction_text import recorded_lines, workload_text, wrapped
 
 if TYPE_CHECKING:
     from selfscale.predicting.application import Application
@@ -109,7 +112,6 @@ def _application(arguments: argparse.Namespace) -> Application:
 
 
 def _ranking_lines(application: Application, tables: list[list[Entry]], by: str) -> list[str]:
-    from flextrace.output.prediction_text import recorded_lines, workload_text, wrapped  # noqa: PLC0415
     from selfscale.predicting.ranking import ratio_to, told_apart, unsimulated  # noqa: PLC0415
 
     lines, unsure = [], False
@@ -162,8 +164,6 @@ def _ratio_lines(machines: list[Machine], tables: list[list[Entry]]) -> list[str
 
 
 def _outside_lines(entries: list[Entry], of: str = "") -> list[str]:
-    from flextrace.output.prediction_text import wrapped  # noqa: PLC0415
-
     return [
         line
         for entry in entries
@@ -175,9 +175,6 @@ def _outside_lines(entries: list[Entry], of: str = "") -> list[str]:
 def _document(
     arguments: argparse.Namespace, machines: list[Machine], tables: list[list[Entry]], warnings: list[str]
 ) -> dict[str, Any]:
-    from dataclasses import asdict  # noqa: PLC0415
-
-    from characterize.trace_files.provenance import command_words, provenance_of  # noqa: PLC0415
     from selfscale.predicting.ranking import ratio_to  # noqa: PLC0415
 
     def cells(entries: list[Entry]) -> list[dict[str, Any]]:

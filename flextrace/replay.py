@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.layout import RecordKind
 from characterize.trace_files.expansion import expanded
 from characterize.units import parse_duration, parse_positive
 from flextrace.options.replay_checks import check_arguments
 from flextrace.options.write_options import add_write_arguments
 from flextrace.output.replay_progress import INTERVAL_MS, ReplayProgress
 from flextrace.output.replay_result import provenance, tell
-from flextrace.runs.interruption import terminated_as_interrupted
 from replayer.run import (
     CACHES,
     COMPUTING_CHOICES,
@@ -204,7 +204,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.directory = arguments.directory or arguments.image
     check_arguments(arguments)
     # What is undone at the end is undone when the result has been told.
-    with terminated_as_interrupted(), ExitStack() as cleanup:
+    with ExitStack() as cleanup:
         progress = cleanup.enter_context(ReplayProgress(arguments.max_time, loop=arguments.loop))
         progress.step("reading the trace")
         origin = provenance(arguments.trace, arguments.memory)
@@ -239,7 +239,6 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
         yield trace, {}
         return
     # pandas and numba are slow to import
-    from characterize.layout import RecordKind  # noqa: PLC0415
     from characterize.stream import open_stream  # noqa: PLC0415
     from replayer.devices.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from selfscale.measuring.scratch import device_trace_bytes, scratch_directory  # noqa: PLC0415

@@ -22,7 +22,6 @@ from flextrace.output.measuring_progress import Progress
 from flextrace.output.scale_text import missing_of, much_before, spent_of, what_next, wrapped
 from flextrace.runs import measuring
 from flextrace.runs.alone import alone_with
-from flextrace.runs.interruption import terminated_as_interrupted
 from flextrace.runs.resuming import check_nothing_is_lost, end_of, journal_path, kept, reason_of, told_how_to_go_on
 from replayer.run import make_directory
 from replayer.running.confine import MemoryGroup, parse_limit
@@ -117,7 +116,6 @@ def run(arguments: argparse.Namespace) -> int:
     if access.device:
         measuring.try_device(access, arguments.confirm)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(terminated_as_interrupted())
         with told_how_to_go_on(again, _say) if arguments.resume else contextlib.nullcontext():
             exploration, journal, progress, environment = _begin(arguments, access, chosen, stack)
         ends = [end_of(exploration.run)]

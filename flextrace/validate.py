@@ -9,17 +9,18 @@ import json
 import math
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.trace_files.new_file import check_new_file, write_text
+from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import parse_duration, parse_seed
 from flextrace.options.write_options import add_write_arguments, check_write_arguments
 from flextrace.output.measuring_progress import Progress
 from flextrace.runs import measuring
 from flextrace.runs.alone import alone_with
-from flextrace.runs.interruption import terminated_as_interrupted
 from flextrace.runs.resuming import check_nothing_is_lost, clean_up, journal_path, kept, told_how_to_go_on
 from replayer.run import make_directory
 from replayer.running.confine import MemoryGroup, parse_limit
@@ -39,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``flextrace validate``."""
     parser.add_argument("profile", type=Path, metavar="PROFILE.json", help="of this machine, by 'flextrace scale'")
     parser.add_argument(
-        "--workloads", type=int, default=100, metavar="N", help="random workloads, each measured twice (default: 100)"
+        *("--random", "--workloads"),
+        dest="workloads",
+        type=int,
+        default=100,
+        metavar="N",
+        help="random workloads, each measured twice (default: 100); either name, the first is that of 'scale'",
     )
     parser.add_argument(
         "--no-orthogonal",
@@ -103,7 +109,6 @@ def run(arguments: argparse.Namespace) -> int:
     again = f"validate --resume {_same_options(arguments)}"
     settings = _settings(profile, validation.workloads)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(terminated_as_interrupted())
         stack.enter_context(alone_with(journal_path(output), resume=arguments.resume))
         journal = Journal(journal_path(output), chosen, {}, resume=True) if arguments.resume else None
         if directory:
@@ -150,7 +155,7 @@ def _directory(arguments: argparse.Namespace, profile: Profile, device: str | No
 def _check(arguments: argparse.Namespace, profile: Profile, output: Path) -> None:
     """Refuse before the work starts what would fail after it."""
     if arguments.workloads < 1:
-        raise FlextraceError(f"--workloads {arguments.workloads}: give a number of random workloads", 2)
+        raise FlextraceError(f"--random {arguments.workloads}: give a number of random workloads", 2)
     if arguments.max_time <= 0:
         raise FlextraceError("--max-time needs more than 0 s", 2)
     check_new_file(output, force=True, inputs=[arguments.profile])
@@ -241,10 +246,7 @@ def format_rows(rows: list[ModelErrors], count: int) -> str:
 def _document(
     arguments: argparse.Namespace, profile: Profile, result: dict[str, Any], chosen: dict[str, Any], warnings: list[str]
 ) -> dict[str, Any]:
-    from dataclasses import asdict  # noqa: PLC0415
-
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.trace_files.provenance import command_words, provenance_of  # noqa: PLC0415
 
     return {
         "schema": SCHEMA,
@@ -260,7 +262,7 @@ def _document(
 
 
 def _same_options(arguments: argparse.Namespace) -> str:
-    words = [str(arguments.profile), "--workloads", str(arguments.workloads)]
+    words = [str(arguments.profile), "--random", str(arguments.workloads)]
     words += ["--max-time", f"{arguments.max_time!r}"]
     words += ["--no-orthogonal"] if arguments.no_orthogonal else []
     words += ["--directory", str(arguments.directory)] if arguments.directory else []

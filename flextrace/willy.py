@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from characterize.errors import FlextraceError
+from characterize.trace_files.provenance import command_words, provenance_of, sha256_of
 from characterize.units import parse_fraction, parse_seed, parse_size
 from flextrace.options.made_trace import add_output_arguments, read_parents, show_parameter, tell_next
 
@@ -62,7 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the trace, print its parameters as wanted and as measured; 3 if what it is drawn from lacks records."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
-    from characterize.trace_files.provenance import command_words, provenance_of, sha256_of  # noqa: PLC0415
     from characterize.workload import PARAMETERS, Workload, workload_of  # noqa: PLC0415
     from replayer.synthetic.source_shape import EMPIRICAL, source_shape_of  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415

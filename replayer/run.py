@@ -165,8 +165,11 @@ def engine_command(
 
 
 def prepare(trace_path: str | os.PathLike[str], directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """Lay out the files that a trace needs, write them to the device and evict them (``phase="prepare"``)."""
-    return replay(trace_path, directory, phase="prepare", keep_image=True)
+    """Lay out the files that a trace needs, write them to the device and evict them (``phase="prepare"``).
+
+    If that fails, or is interrupted, what it has begun goes again; files of an earlier one stay.
+    """
+    return replay(trace_path, directory, phase="prepare")
 
 
 def _run(

@@ -14,7 +14,7 @@ from replayer.alter import Relative, alter
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_large_first
-from replayer.flexible.readable import make_readable
+from replayer.flexible.readable import COLLAPSE_RANGE, INSERT_RANGE, make_readable
 from replayer.repeat import repeat
 from tests.flexible_traces import Recording
 from tests.made_trace import made_trace, read, write
@@ -140,6 +140,15 @@ def find_data(trace):
     draft = Draft.of(trace)
     make_readable(draft, draft.files["file"])
     assert draft.notes["files"]["raised"] == len(draft.files)
+
+
+@pytest.mark.parametrize(("mode", "laid_out"), [(COLLAPSE_RANGE, 10), (INSERT_RANGE, 2)])
+def test_a_range_that_is_taken_out_or_put_in_moves_the_end_of_a_file(mode, laid_out):
+    """Of a file of one page; behind it are 6 to be read."""
+    moved = {"op": Fileop.FALLOCATE, "start_ns": 1, "file": 1, "flags": mode << 16, "argument": 0, "length": 4 * PAGE}
+    draft = Draft.of(of_files(1, [read(0, 6 * PAGE, 2)], [moved], PAGE))
+    make_readable(draft, np.array([1]))
+    assert draft.files["size_bytes"].tolist() == [laid_out * PAGE]
 
 
 @pytest.mark.parametrize(

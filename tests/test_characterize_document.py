@@ -3,12 +3,13 @@
 
 import hashlib
 import json
+import os
 import sys
 
 import pytest
 
 import characterize as package
-from characterize.characterization import characterize
+from characterize.characterization import TraceSummary, characterize
 from characterize.definitions import DEFINITIONS
 from characterize.layout import TRACE_VERSION_MINOR, HeaderFlag, RecordKind
 from characterize.text import render
@@ -313,3 +314,16 @@ def test_verb_info_keeps_lines_whole_and_the_terminal_its_own(tmp_path, capsys):
     assert sum(line.startswith(("sha256", "flags")) for line in out.split("\n")) == 2
     assert main(["info", str(path), "--format", "json"]) == 0
     assert {row["path"] for row in json.loads(capsys.readouterr().out)["files"]} == set(paths.values())
+
+
+def test_who_is_interrupted_does_not_wait_for_the_hash(tmp_path, monkeypatch):
+    """Of a file of which it would take many minutes."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    path = package.write(full_trace(), tmp_path / "t.iotrace")
+    os.truncate(path, 1 << 40)
+    monkeypatch.setattr(TraceSummary, "add", interrupted)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # main replaces it
+    assert main(["characterize", str(path)]) == 130

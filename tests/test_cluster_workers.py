@@ -2,11 +2,14 @@
 """Parts on worker processes: the same numbers as in one process, also if workers die; errors that name their file."""
 
 import argparse
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -177,6 +180,19 @@ def test_wrong_numbers_and_addresses_are_refused(database, tmp_path):
             dask_engine(scheduler=str(tmp_path / name)),
         ):
             pass
+
+
+@needs_dask
+def test_workers_start_in_silence_beside_others():
+    """Who serve HTTP at Dask's usual port."""
+    with socket.socket() as other, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with contextlib.suppress(OSError):  # there are some
+            other.bind(("127.0.0.1", 8787))
+            other.listen()
+        with dask_engine(workers=1):
+            pass
+    assert not [str(it.message) for it in said if "already in use" in str(it.message)]
 
 
 @needs_dask

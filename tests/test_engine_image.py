@@ -185,6 +185,7 @@ def test_too_little_space_is_said_before_anything_is_written(engine, small_file_
     assert done.returncode == 1
     assert "too little space" in done.stderr
     assert "no holes" in done.stderr  # a sparse original would fit
+    assert "'flextrace replay' can insist with --force-space" in done.stderr  # other verbs cannot
     needed = (16 << 20) + (16 << 20) // 100
     assert f"{needed - (4 << 20)} are missing" in done.stderr
     assert list(small_file_system.iterdir()) == []

@@ -3,6 +3,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ import characterize
 from characterize.errors import FlextraceError
 from characterize.formats import fio_iolog
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag, IoOp, Source
+from flextrace import export as export_verb
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 from tests.straced import ROOT, needs_engine, needs_strace, op, strace
@@ -168,7 +170,9 @@ def test_what_no_log_can_say_is_counted(tmp_path):
     fileops = [op(kind, 70, result=0) for kind in (Fileop.OPEN, Fileop.TRUNCATE, Fileop.TRUNCATE, Fileop.RENAME)]
     fileops += [op(Fileop.FSYNC, 80, result=-5), op(Fileop.FSYNC, 90, thread=2, result=0)]
     files = [{"file": 1, "size_bytes": 8192}, {"file": 9, "type": FileType.DIRECTORY}]
-    exported = fio_iolog.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.fio", tmp_path / "image")
+    trace = made_trace(io, fileops=fileops, files=files)
+    with fio_iolog.written(trace, tmp_path / "t.fio", tmp_path / "image") as written:
+        exported = written
     assert exported.operations == 1
     assert sorted(exported.left_out.values()) == [1, 1, 1, 1, 2, 2, 3]
     assert exported.left_out["truncate"] == 2
@@ -179,19 +183,28 @@ def test_what_no_log_can_say_is_counted(tmp_path):
 
 @pytest.mark.parametrize("name", ["a b", "a:b", "a;b", "a#b", "a$b", "n" * 120 + "/" + "n" * 130])
 def test_names_that_fio_cannot_read_are_refused(tmp_path, name):
-    with pytest.raises(FlextraceError, match="fio cannot read") as caught:
-        fio_iolog.write(three_threads(), tmp_path / "t.fio", tmp_path / name)
+    with (
+        pytest.raises(FlextraceError, match="fio cannot read") as caught,
+        fio_iolog.written(three_threads(), tmp_path / "t.fio", tmp_path / name),
+    ):
+        pass
     assert caught.value.exit_code == 2
     if "/" not in name:
-        with pytest.raises(FlextraceError, match="fio cannot read"):
-            fio_iolog.write(three_threads(), tmp_path / f"{name}.fio", tmp_path / "image")
+        with (
+            pytest.raises(FlextraceError, match="fio cannot read"),
+            fio_iolog.written(three_threads(), tmp_path / f"{name}.fio", tmp_path / "image"),
+        ):
+            pass
     assert not list(tmp_path.iterdir())
 
 
 def test_nothing_to_export_is_refused(tmp_path):
     for trace in (made_trace([]), made_trace([read(0, -5)]), made_trace(fileops=[op(Fileop.FSYNC, 1, result=0)])):
-        with pytest.raises(FlextraceError, match="nothing for fio"):
-            fio_iolog.write(trace, tmp_path / "t.fio", tmp_path / "image")
+        with (
+            pytest.raises(FlextraceError, match="nothing for fio"),
+            fio_iolog.written(trace, tmp_path / "t.fio", tmp_path / "image"),
+        ):
+            pass
     assert not list(tmp_path.iterdir())
 
 
@@ -239,3 +252,17 @@ def test_files_that_cannot_be_laid_out_leave_no_job(trace, tmp_path, cli):
     assert "holds files that are not a replay's" in error
     assert sorted(tmp_path.iterdir()) == sorted([trace, place])
     assert [path.name for path in place.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("moment", ["logs", "files"])
+def test_an_interrupted_export_leaves_nothing(trace, tmp_path, monkeypatch, moment):
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # main replaces it
+    place = tmp_path / "place"
+    place.mkdir()
+    if moment == "logs":
+        monkeypatch.setattr(fio_iolog, "job_options", lambda *_: signal.raise_signal(signal.SIGINT))
+    else:
+        prepare = export_verb.prepare
+        monkeypatch.setattr(export_verb, "prepare", lambda *of: (prepare(*of), signal.raise_signal(signal.SIGINT)))
+    assert main(["export", str(trace), "-o", str(tmp_path / "a.fio"), "--directory", str(place)]) == 130
+    assert sorted(tmp_path.iterdir()) == sorted([trace, place])

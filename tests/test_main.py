@@ -284,3 +284,19 @@ def test_what_else_failed_is_told_behind_an_interruption(monkeypatch, capsys):
     monkeypatch.setattr("flextrace.main.make_parser", interrupted)
     assert main(["doctor"]) == 130
     assert capsys.readouterr().err == "flextrace doctor: interrupted\ncannot remove the memory group\n"
+
+
+def test_an_interruption_of_a_compiled_function_is_one(monkeypatch, capsys):
+    def interrupted(verb):
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    def broken(verb):
+        raise SystemError("of another kind")
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # main replaces it
+    monkeypatch.setattr("flextrace.main.make_parser", interrupted)
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr().err == "flextrace doctor: interrupted\n"
+    monkeypatch.setattr("flextrace.main.make_parser", broken)
+    with pytest.raises(SystemError, match="of another kind"):
+        main(["doctor"])

@@ -60,6 +60,17 @@ def test_what_was_there_stays_where_the_disk_is_full(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["result.json"]
 
 
+def test_only_what_cannot_be_written_is_blamed_on_the_result(small_file_system):
+    path = small_file_system / "result"
+    full = r"cannot write .*result: No space left on device; make room there"
+    for piece_bytes in (1 << 10, 32 << 20):
+        with pytest.raises(FlextraceError, match=full), new_file(path) as stream:
+            stream.writelines(bytes(piece_bytes) for _ in range(0, 32 << 20, piece_bytes))
+    with pytest.raises(OSError, match="Input/output error"), new_file(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))  # of a file that is read
+    assert os.listdir(small_file_system) == []
+
+
 def test_refused_before_the_work(tmp_path):
     check_new_file(tmp_path / "new", force=False)
     with pytest.raises(FlextraceError, match="its directory does not exist"):

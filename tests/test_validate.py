@@ -234,7 +234,9 @@ def test_a_directory_that_is_missing_is_told_before_anything_runs(place, machine
 
 
 def test_refusals(made, place, machine, capsys):
-    assert main(command(place, "--workloads", "0")) == 2
+    for option in ("--random", "--workloads"):
+        assert main(command(place, option, "0")) == 2
+        assert "--random 0: give a number of random workloads" in capsys.readouterr().err
     assert main(command(place, "--resume", "--force")) == 2
     assert "--resume continues the interrupted run that --force forgets" in capsys.readouterr().err
     image = place / "d" / measuring.IMAGE

@@ -73,6 +73,8 @@ def _local_cluster(distributed: Any, workers: int, directory: str) -> Any:
             # The kernel says what memory there is; Dask would stop workers before.
             memory_limit=0,
             dashboard_address=None,
+            # Without one its scheduler serves HTTP all the same, by itself at a port that others use as well.
+            scheduler_kwargs={"dashboard_address": "localhost:0"},
             local_directory=directory,
             # What ends badly is one message here; Dask says of every process that it ends.
             silence_logs=logging.CRITICAL,

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from characterize.cluster.recording import NUMBERS_END, OPERATIONS_END, SMALL, Recording
+from characterize.cluster.recording import NUMBERS_END, OPERATIONS_END, Recording
 from characterize.cluster.survey import NEVER, Piece, Survey
 from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
 from characterize.groups import process_names
 from characterize.layout import RECORD_DTYPE, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
-from characterize.stream import Arrays
+from characterize.stream import SMALL, Arrays
 from characterize.trace import Content, Header, Trace, trace_of
 from characterize.trace_files.joint_metadata import joint_metadata
 

@@ -15,18 +15,13 @@ from characterize.layout import (
     HEADER_DTYPE,
     RECORD_DTYPE,
     TRACE_FIRST_NAME_ID,
-    TRACE_HEADER_BYTES,
     TRACE_RECORD_BYTES,
-    RecordKind,
 )
-from characterize.stream import PIECE_RECORDS
+from characterize.stream import PIECE_RECORDS, read_records
 from characterize.trace_files.expansion import is_trace_archive
 from characterize.trace_files.trace_head import count_records, is_foreign, json_text, read_head
 
 NUMBERS_END, OPERATIONS_END = 2**32, 2**64
-
-SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.HOLE, RecordKind.TEXT)
-"""Kinds of which a trace has few records."""
 
 _TIMES = ("start_ns", "time_ns", "woken_ns")
 _TASKS = ("thread", "process", "parent_process", "waker")
@@ -92,14 +87,7 @@ class Recording:
             archive = importlib.import_module("characterize.trace_files.archive")
             (records,) = archive.iterate(self.path, piece, piece + 1)
             return self.relabelled(records[:size])
-        offset = TRACE_HEADER_BYTES + piece * self.piece_records * TRACE_RECORD_BYTES
-        try:
-            content = np.fromfile(self.path, np.uint8, size * TRACE_RECORD_BYTES, offset=offset)
-        except OSError as error:
-            raise FlextraceError(f"cannot read trace {self.path}: {error.strerror}") from error
-        if len(content) < size * TRACE_RECORD_BYTES:
-            raise FlextraceError(f"{self.path} became shorter while it was read: use it when nothing writes to it")
-        return self.relabelled(content.reshape(-1, TRACE_RECORD_BYTES))
+        return self.relabelled(read_records(self.path, piece * self.piece_records, size))
 
     def relabelled(self, records: np.ndarray) -> np.ndarray:
         """Records with the numbers and times of the set."""

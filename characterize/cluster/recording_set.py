@@ -12,8 +12,7 @@ from characterize.cluster.part import PartTask
 from characterize.cluster.plan import Plan, plan_of
 from characterize.cluster.recording import Recording, files_of, open_recording
 from characterize.cluster.survey import Survey, survey
-from characterize.errors import FlextraceError
-from characterize.requests import MMAP_RULES, Mmap
+from characterize.requests import Mmap
 from characterize.stream import PIECE_RECORDS
 
 # A worker holds a part of several files in memory while it puts it in order.
@@ -41,15 +40,7 @@ class RecordingSet:
     engine: Engine
 
     def tasks(self, mmap: Mmap) -> list[PartTask]:
-        """One task for each part, in the order of time.
-
-        Raises
-        ------
-        FlextraceError
-            There is no such rule.
-        """
-        if mmap not in MMAP_RULES:
-            raise FlextraceError(f"rule {mmap!r} for mapped files is unknown: choose of {', '.join(MMAP_RULES)}", 2)
+        """One task for each part, in the order of time."""
         plan = self.plan
         return [
             PartTask(

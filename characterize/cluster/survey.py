@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from characterize.cluster.recording import SMALL, Recording
+from characterize.cluster.recording import Recording
 from characterize.layout import (
     RECORD_DTYPE,
     TRACE_FIRST_NAME_ID,
@@ -19,7 +19,7 @@ from characterize.layout import (
     HeaderFlag,
     RecordKind,
 )
-from characterize.stream import TIMED, Arrays, Chunk
+from characterize.stream import SMALL, TIMED, Arrays, Chunk
 
 STARTS_KEPT = 64
 NEVER = 2**63 - 1

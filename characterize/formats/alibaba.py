@@ -26,11 +26,7 @@ SHAPE = LineShape(
     ",",
     header="device_id,opcode,offset,length,timestamp",
 )
-
-
-def looks_like(head: bytes) -> bool:
-    """Whether a file begins like one of this format."""
-    return SHAPE.fits(head)
+looks_like = SHAPE.fits
 
 
 def chunks(reading: Reading) -> Iterator[Chunk]:

@@ -27,11 +27,7 @@ SHAPE = LineShape(
     end=r"^(?:CPU\d+|Total) \(",
     units=EVENT_UNITS,
 )
-
-
-def looks_like(head: bytes) -> bool:
-    """Whether a file begins like one of this format."""
-    return SHAPE.fits(head)
+looks_like = SHAPE.fits
 
 
 def chunks(reading: Reading) -> Iterator[Chunk]:

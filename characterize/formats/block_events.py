@@ -3,8 +3,8 @@
 
 What blktrace, blkparse and perf share. Events of one device, start sector and operation belong together: a completion
 ends the oldest issue that waits for one, and an issue takes the oldest queued bio; one that was merged in front of a
-request takes its place there. On a device that has no issues (a
-bio-based one) a completion ends the queueing. Chunks may cut a request anywhere: what waits is kept.
+request takes its place there. On a device that has no issues (a bio-based one) a completion ends the queueing. Chunks
+may cut a request anywhere: what waits is kept.
 
 A remap says that a device passed a request on to another one (dm, md, multipath), where it is seen again: from then on
 requests of that device are marked as `flextrace record` marks them, and no total counts them twice.

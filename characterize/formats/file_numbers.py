@@ -47,7 +47,7 @@ class FileNumbers:
         return self._number_of[path]
 
     def add(self, number: int, path: str, *, kind: FileType | None = None, flags: int = 0, size: int = 0) -> None:
-        """Take note of a file that has a number; of a known number nothing.
+        """Take note of a file that has a number; of a known number nothing. Without a kind its path says what it is.
 
         Raises
         ------

@@ -14,6 +14,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,8 +72,9 @@ class Exported:
     created_files: int
 
 
-def write(trace: Trace, job_file: Path, directory: Path, *, force: bool = False) -> Exported:
-    """Write ``NAME.fio``, and the logs in the directory ``NAME.iolog`` beside it.
+@contextmanager
+def written(trace: Trace, job_file: Path, directory: Path, *, force: bool = False) -> Iterator[Exported]:
+    """Write ``NAME.fio``, and the logs in the directory ``NAME.iolog`` beside it; nothing is left if the block fails.
 
     Parameters
     ----------
@@ -83,10 +85,6 @@ def write(trace: Trace, job_file: Path, directory: Path, *, force: bool = False)
         Where fio will find the files of the trace, as the replay engine lays them out.
     force : bool
         Overwrite.
-
-    Returns
-    -------
-    Exported
 
     Raises
     ------
@@ -101,25 +99,22 @@ def write(trace: Trace, job_file: Path, directory: Path, *, force: bool = False)
         raise FlextraceError(
             f"{trace.path or 'the trace'} holds no data operation or sync of an application: there is nothing for fio"
         )
-    _make_log_directory(log_directory, force)
-    logs, changed, sections = [], Counter[str](), []
-    for thread, own in operations.groupby("thread"):
-        log = log_directory / f"{thread}{LOG_SUFFIX}"
-        with new_file(log, force=force) as stream:
-            stream.writelines(line.encode("utf-8", "surrogateescape") for line in log_lines(own, image))
-        options, differing = job_options(own, times_measured(trace))
-        sections.append("\n".join([f"[thread-{thread}]", f"read_iolog={log}", *options]) + "\n")
-        changed.update(differing)
-        logs.append(log)
-    stall = "replay_no_stall=1" if trace.untimed else "# replay_no_stall=1: without the recorded times between"
-    with new_file(job_file, force=force) as stream:
-        text = "\n".join([GLOBAL_OPTIONS.format(stall=stall), *sections])
-        stream.write(text.encode("utf-8", "surrogateescape"))
     files = trace.arrays[RecordKind.FILE]
-    created = files["file"][(files["flags"] & FileFlag.CREATED) != 0]
-    return Exported(
-        logs, len(operations), dict(left_out), dict(changed), len(np.intersect1d(created, operations["file"]))
-    )
+    created = np.intersect1d(files["file"][(files["flags"] & FileFlag.CREATED) != 0], operations["file"])
+    stall = "replay_no_stall=1" if trace.untimed else "# replay_no_stall=1: without the recorded times between"
+    logs, changed, sections = [], Counter[str](), [GLOBAL_OPTIONS.format(stall=stall)]
+    with _log_directory(log_directory, force):
+        for thread, own in operations.groupby("thread"):
+            log = log_directory / f"{thread}{LOG_SUFFIX}"
+            with new_file(log, force=force) as stream:
+                stream.writelines(line.encode("utf-8", "surrogateescape") for line in log_lines(own, image))
+            options, differing = job_options(own, times_measured(trace))
+            sections.append("\n".join([f"[thread-{thread}]", f"read_iolog={log}", *options]) + "\n")
+            changed.update(differing)
+            logs.append(log)
+        with new_file(job_file, force=force) as stream:
+            stream.write("\n".join(sections).encode("utf-8", "surrogateescape"))
+            yield Exported(logs, len(operations), dict(left_out), dict(changed), len(created))
 
 
 def image_name(file: int) -> str:
@@ -249,13 +244,25 @@ def job_options(operations: pd.DataFrame, measured: bool) -> tuple[list[str], Co
     return options, changed
 
 
-def _make_log_directory(path: Path, force: bool) -> None:
-    """An empty directory for the logs; those of an earlier export are removed by force."""
+@contextmanager
+def _log_directory(path: Path, force: bool) -> Iterator[None]:
+    """A directory without logs: those of an earlier export are removed by force, those of the block if it fails."""
     try:
         if path.exists() and not force:
             raise FlextraceError(f"{path} exists already: choose another name or give --force", 2)
         path.mkdir(exist_ok=True)
-        for log in path.glob(f"*{LOG_SUFFIX}"):
-            log.unlink()
+        _remove_logs(path)
     except OSError as error:
         raise FlextraceError(f"cannot write the logs in {path}: {error.strerror}") from error
+    try:
+        yield
+    except BaseException:
+        _remove_logs(path)
+        with suppress(OSError):  # somebody else's files are in it
+            path.rmdir()
+        raise
+
+
+def _remove_logs(directory: Path) -> None:
+    for log in directory.glob(f"*{LOG_SUFFIX}"):
+        log.unlink()

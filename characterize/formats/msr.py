@@ -33,10 +33,7 @@ SHAPE = LineShape(
 )
 _OPS = {"read": BlockOp.READ, "write": BlockOp.WRITE}
 
-
-def looks_like(head: bytes) -> bool:
-    """Whether a file begins like one of this format."""
-    return SHAPE.fits(head)
+looks_like = SHAPE.fits
 
 
 def chunks(reading: Reading) -> Iterator[Chunk]:

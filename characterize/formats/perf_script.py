@@ -45,11 +45,7 @@ SHAPE = LineShape(
     ignored=rf"^(?:#|\s*\S.*\d+\.\d+:\s+(?:\d+\s+)?(?:(?:block:{_OTHERS}|{_NOT_BLOCK}:[\w-]+):|[\w-]+:\s))",
     units=EVENT_UNITS,
 )
-
-
-def looks_like(head: bytes) -> bool:
-    """Whether a file begins like one of this format."""
-    return SHAPE.fits(head)
+looks_like = SHAPE.fits
 
 
 def chunks(reading: Reading) -> Iterator[Chunk]:

@@ -29,11 +29,7 @@ SHAPE = LineShape(
     header="asu,lba,size,opcode,timestamp",
     tail="(?:,.*)?",
 )
-
-
-def looks_like(head: bytes) -> bool:
-    """Whether a file begins like one of this format."""
-    return SHAPE.fits(head)
+looks_like = SHAPE.fits
 
 
 def chunks(reading: Reading) -> Iterator[Chunk]:

@@ -49,10 +49,7 @@ ALONE = 1
 """Number of the one thread of a log without -f, and of the first one of a log that names it later."""
 _TEXTS = ("gone", "name", "resumed", "arguments", "unfinished", "result", "more")
 
-
-def looks_like(head: bytes) -> bool:
-    """Whether a file begins like one of this format."""
-    return SHAPE.fits(head)
+looks_like = SHAPE.fits
 
 
 def chunks(reading: Reading) -> Iterator[Chunk]:

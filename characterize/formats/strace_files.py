@@ -123,7 +123,7 @@ class OpenFiles:
             (call.start_ns, call.duration_ns, op, file, offset, size, result, call.thread, process.number, flags)
         )
 
-    def _file(self, path: str, *, kind: FileType = FileType.REGULAR, created: bool = False) -> int:
+    def _file(self, path: str, *, kind: FileType | None = None, created: bool = False) -> int:
         """Number of the file of a path; a new one if there is none yet."""
         file = self._paths.file(path)
         if file is None:
@@ -131,12 +131,10 @@ class OpenFiles:
             self._paths.put(path, file)
         return file
 
-    def _new_file(self, path: str, *, kind: FileType = FileType.REGULAR, created: bool = True) -> int:
+    def _new_file(self, path: str, *, kind: FileType | None = None, created: bool = True) -> int:
         self._last_file += 1
         number = self._last_file
-        is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")
         flags = FileFlag.CREATED if created else FileFlag(0)
-        kind = FileType.BLOCK_DEVICE if is_device and kind == FileType.REGULAR else kind
         self._numbers.add(number, path, kind=kind, flags=int(flags))
         self._size[number] = 0
         return number
@@ -180,9 +178,9 @@ class OpenFiles:
         creates = "O_CREAT" in flags or call.name == "creat"
         known = self._paths.file(path) is not None
         made = creates and not known and ("O_EXCL" in flags or self._paths.is_absent(path))
-        kind = FileType.DIRECTORY if "O_DIRECTORY" in flags else FileType.REGULAR
+        kind = FileType.DIRECTORY if "O_DIRECTORY" in flags else None
         if "O_TMPFILE" in flags:  # a new file each time; the path is that of its directory
-            made, kind = True, FileType.REGULAR
+            made, kind = True, None
             file = self._new_file(posixpath.join(path, f"#{call.start_ns}"))
         else:
             file = self._file(path, kind=kind, created=made)
@@ -307,7 +305,7 @@ class OpenFiles:
             self._add(call, process, FILEOP_BASE + op, file, offset=self._last_name, size=flags)
             return
         is_directory = op in (Fileop.MKDIR, Fileop.RMDIR)
-        kind = FileType.DIRECTORY if is_directory else FileType.REGULAR
+        kind = FileType.DIRECTORY if is_directory else None
         file = self._file(paths[0], kind=kind, created=op == Fileop.MKDIR)
         mode = int(call.arguments.rsplit(", ", 1)[1], 8) if op == Fileop.MKDIR else 0
         flags = int(IoFlag.DIRECTORY) if is_directory else 0

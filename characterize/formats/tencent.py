@@ -28,10 +28,7 @@ SHAPE = LineShape(
 )
 _OPS = {"0": BlockOp.READ, "1": BlockOp.WRITE}
 
-
-def looks_like(head: bytes) -> bool:
-    """Whether a file begins like one of this format."""
-    return SHAPE.fits(head)
+looks_like = SHAPE.fits
 
 
 def chunks(reading: Reading) -> Iterator[Chunk]:

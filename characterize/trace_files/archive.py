@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from characterize.errors import FlextraceError, room_remedy
+from characterize.errors import FlextraceError
 from characterize.layout import (
     HEADER_DTYPE,
     RECORD_DTYPE,
@@ -381,17 +381,14 @@ def unpack(archive: Path, trace: Path, *, force: bool = False) -> int:
         The archive cannot be read or is damaged, or the trace cannot be written.
     """
     with new_file(trace, force=force) as output, _opened(archive) as opened:
-        _expand(opened, output, trace)
+        _expand(opened, output)
         return opened.records
 
 
-def _expand(archive: _Archive, output: BinaryIO, trace: Path) -> None:
+def _expand(archive: _Archive, output: BinaryIO) -> None:
     digest = hashlib.sha256()
     for part in archive.pieces():
         digest.update(part)
-        try:
-            output.write(part)
-        except OSError as error:
-            raise FlextraceError(f"cannot write {trace}: {error.strerror}{room_remedy(error)}") from error
+        output.write(part)
     if digest.hexdigest() != archive.sha256:
         raise ValueError("its content does not have the checksum that was stored with it")

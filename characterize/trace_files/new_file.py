@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from characterize.errors import FlextraceError, room_remedy
 
@@ -99,6 +100,28 @@ def _give_name(unfinished: Path, path: Path, *, force: bool) -> None:
 
 
 @contextmanager
+def _blamed(path: Path) -> Iterator[None]:
+    """What fails in the block is that `path` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        remedy = room_remedy(error) or "; choose another place"
+        raise FlextraceError(f"cannot write {path}: {error.strerror or error}{remedy}") from error
+
+
+class _Unfinished(io.FileIO):
+    """A file that gets the name `path`, whose errors are told from those of what is read meanwhile."""
+
+    def __init__(self, unfinished: Path, path: Path) -> None:
+        super().__init__(unfinished, "x+")
+        self._path = path
+
+    def write(self, data: Any, /) -> int:
+        with _blamed(self._path):
+            return super().write(data)
+
+
+@contextmanager
 def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     """A stream to write a new file with, and to read it back.
 
@@ -113,13 +136,13 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     _check_place(path, force=force)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
-        with unfinished.open("x+b") as stream:
+        with _blamed(path):
+            raw = _Unfinished(unfinished, path)
+        with io.BufferedRandom(raw) as stream:
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        _give_name(unfinished, path, force=force)
-    except OSError as error:
-        remedy = room_remedy(error) or "; choose another place"
-        raise FlextraceError(f"cannot write {path}: {error.strerror or error}{remedy}") from error
+            with _blamed(path):
+                stream.flush()
+                os.fsync(stream.fileno())
+                _give_name(unfinished, path, force=force)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+
+PIECE_BYTES = 1 << 20
 
 
 def tool_version() -> str:
@@ -32,22 +35,27 @@ def created_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content, as hexadecimal digits.
+def sha256_of(path: Path, given_up: threading.Event | None = None) -> str:
+    """SHA-256 of a file's content, as hexadecimal digits; of what was read so far, once another thread has given it up.
 
     Raises
     ------
     FlextraceError
         The file cannot be read.
     """
+    digest = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        with path.open("rb", buffering=0) as stream:
+            while not (given_up and given_up.is_set()) and (piece := stream.read(PIECE_BYTES)):
+                digest.update(piece)
     except OSError as error:
         raise FlextraceError(f"cannot read {path} for its hash: {error.strerror}") from error
+    return digest.hexdigest()
 
 
-def provenance_of(path: Path | None) -> dict[str, Any]:
+def provenance_of(path: Path | None, given_up: threading.Event | None = None) -> dict[str, Any]:
     """``tool_version`` and ``input`` (path, bytes, sha256; None for a trace that is not in a file)."""
-    source = None if path is None else {"path": str(path), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    source = None
+    if path is not None:
+        source = {"path": str(path), "bytes": path.stat().st_size, "sha256": sha256_of(path, given_up)}
     return {"tool_version": tool_version(), "input": source}

@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
+from characterize.formats.reading import TIME_UNITS, ReadOptions
+from characterize.formats.registry import FORMATS
 from characterize.trace_files.expansion import is_trace_archive
 from characterize.trace_files.trace_head import is_foreign, is_trace
 from characterize.units import parse_size
 from flextrace.options.column_names import parse_columns
 
 if TYPE_CHECKING:
-    from characterize.formats.reading import ReadOptions
     from characterize.trace import Trace
 
 
 def add_foreign_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    from characterize.formats.reading import TIME_UNITS  # noqa: PLC0415
-    from characterize.formats.registry import FORMATS  # noqa: PLC0415 (numpy only after the cheap refusals)
-
     group = parser.add_argument_group("traces of other tools")
     formats = "; ".join(f"{form.name}: {form.about}" for form in FORMATS.values())
     group.add_argument(
@@ -56,8 +54,6 @@ def add_foreign_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_options(arguments: argparse.Namespace) -> ReadOptions:
     """The options as the readers take them."""
-    from characterize.formats.reading import ReadOptions  # noqa: PLC0415 (pyarrow is slow to import)
-
     return ReadOptions(
         format=arguments.foreign_format,
         sector_bytes=arguments.sector_bytes,
@@ -69,8 +65,6 @@ def read_options(arguments: argparse.Namespace) -> ReadOptions:
 
 def foreign_options(arguments: argparse.Namespace) -> ReadOptions | None:
     """The options, if any of them was given: FILE is then a trace of another tool, whatever it begins with."""
-    from characterize.formats.reading import ReadOptions  # noqa: PLC0415
-
     options = read_options(arguments)
     return None if options == ReadOptions() else options
 

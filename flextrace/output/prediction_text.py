@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from characterize.units import format_bytes, format_duration, format_megabytes
@@ -188,8 +189,6 @@ def wrapped(text: str) -> list[str]:
 
 def document_of(estimate: Estimate) -> dict[str, Any]:
     """What a document says of one workload beside its prediction."""
-    from dataclasses import asdict  # noqa: PLC0415
-
     names = ("in_io", "in_flight", "device_share", "elapsed_s", "simulated")
     if estimate.in_io is None:
         return dict.fromkeys(names)

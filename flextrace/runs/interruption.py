@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the signals that end a process into one interrupt, so that what was measured is saved and cleaned up."""
+"""Turns the signals that end a process into one interrupt, so that what is made is saved or taken away."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from replayer.run import SAME_S
+from replayer.run import ENDING, SAME_S
 
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """A service manager's SIGTERM and a closed terminal's SIGHUP save the partial profile as Ctrl-C does.
+    """A service manager's SIGTERM and a closed terminal's SIGHUP end a verb as Ctrl-C does.
 
     What comes right behind another one is the same: it would interrupt what that one has saved and cleaned up.
     """
@@ -27,10 +27,9 @@ def terminated_as_interrupted() -> Iterator[None]:
             last_s = time.monotonic()
             raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    for number in (signal.SIGINT, signal.SIGHUP):
-        if before[number] == signal.SIG_IGN:  # by a shell that runs it in the background, by nohup
-            del before[number]
+    before = {number: signal.getsignal(number) for number in ENDING}
+    # Ignored by a shell that runs it in the background, by nohup.
+    before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
     for number in before:
         signal.signal(number, interrupt)
     try:

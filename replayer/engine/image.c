@@ -204,7 +204,7 @@ int image_check_space(const struct image *image, const struct file_table *table)
 	uint64_t available = (uint64_t)space.f_bavail * space.f_frsize;
 	if (needed > available) {
 		complain(
-			"%s has too little space: the image, whose files have no holes but recorded ones, and what the trace writes need %llu bytes more, %llu are available, %llu are missing; give another directory, make room, or insist with --force-space",
+			"%s has too little space: the image, whose files have no holes but recorded ones, and what the trace writes need %llu bytes more, %llu are available, %llu are missing; give another directory or make room; 'flextrace replay' can insist with --force-space",
 			image->path, (unsigned long long)needed, (unsigned long long)available,
 			(unsigned long long)(needed - available));
 		return -ENOSPC;
@@ -212,7 +212,7 @@ int image_check_space(const struct image *image, const struct file_table *table)
 	missing_files += table->created_files;
 	if (space.f_files && missing_files > space.f_favail) {
 		complain(
-			"%s has too few inodes: the image and the files that the trace makes need %llu, %llu are free; give another directory, or insist with --force-space",
+			"%s has too few inodes: the image and the files that the trace makes need %llu, %llu are free; give another directory; 'flextrace replay' can insist with --force-space",
 			image->path, (unsigned long long)missing_files, (unsigned long long)space.f_favail);
 		return -ENOSPC;
 	}

@@ -12,8 +12,8 @@ from characterize.layout import NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft, RowsOfFiles
 
 ROUNDS = 6
-# FALLOC_FL_KEEP_SIZE, _COLLAPSE_RANGE and _INSERT_RANGE: a file does not end where that range does.
-NOT_TO_THE_END_OF_ITS_RANGE = 0x01 | 0x08 | 0x20
+# linux/falloc.h; fileop_record.flags carries the mode in its high half.
+KEEP_SIZE, COLLAPSE_RANGE, INSERT_RANGE = 0x01, 0x08, 0x20
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,15 @@ def find_deficits(draft: Draft, changed: np.ndarray) -> Deficits:
     }
     first = np.flatnonzero(new_file | reset)
     bases = np.where(reset[first], base[first], [initial.get(int(name), 0) for name in file[first]])
-    size = np.maximum(events["grows_to"].groupby(epoch).cummax().to_numpy(), bases[epoch])
-    short = np.flatnonzero(events["reads_to"].to_numpy() > size)
+    # Ends as they would be without what was taken out of the file, or put in, since the epoch began.
+    shift = events["shifts_by"].groupby(epoch).cumsum()
+    size = np.maximum((events["grows_to"] - shift).groupby(epoch).cummax().to_numpy(), bases[epoch])
+    reads_to = events["reads_to"] - shift
+    short = np.flatnonzero(reads_to.to_numpy() > size)
     if not len(short):
         none = np.zeros(0, np.int64)
         return Deficits(none, none, none)
-    needed = events["reads_to"].iloc[short].groupby(epoch[short]).max()
+    needed = reads_to.iloc[short].groupby(epoch[short]).max()
     at = first[needed.index.to_numpy()]
     cause = np.where(reset[at], events["index"].to_numpy()[at], -1)
     gone = np.zeros(len(cause), bool)
@@ -136,6 +139,7 @@ def _events(draft: Draft, changed: np.ndarray) -> pd.DataFrame:
             "start": io["start_ns"].astype(np.int64),
             "grows_to": np.where(reads, 0, end),
             "reads_to": np.where(reads, end, 0),
+            "shifts_by": 0,
             "base": -1,
             "index": -1,
         }
@@ -143,20 +147,24 @@ def _events(draft: Draft, changed: np.ndarray) -> pd.DataFrame:
     index = np.flatnonzero((draft.fileops["result"] >= 0) & np.isin(draft.fileops["file"], changed))
     operations = draft.fileops[index]
     operation, argument = operations["op"], operations["argument"].astype(np.int64)
+    length = operations["length"].astype(np.int64)
     emptied = (operation == Fileop.OPEN) & ((operations["flags"] & IoFlag.TRUNCATED) != 0)
     emptied |= draft.removals()[index]
-    grown = (operation == Fileop.FALLOCATE) & (operations["flags"] >> 16 & NOT_TO_THE_END_OF_ITS_RANGE == 0)
+    mode = np.where(operation == Fileop.FALLOCATE, operations["flags"] >> 16, KEEP_SIZE)  # as the others do
+    taken_out, put_in = (mode & COLLAPSE_RANGE) != 0, (mode & INSERT_RANGE) != 0
+    grown = (mode & (KEEP_SIZE | COLLAPSE_RANGE | INSERT_RANGE)) == 0
     sizes = pd.DataFrame(
         {
             "file": operations["file"].astype(np.int64),
             "start": operations["start_ns"].astype(np.int64),
-            "grows_to": np.where(grown, argument + operations["length"].astype(np.int64), 0),
+            "grows_to": np.where(grown, argument + length, 0),
             "reads_to": 0,
+            "shifts_by": length * put_in - length * taken_out,
             "base": np.where(operation == Fileop.TRUNCATE, argument, np.where(emptied, 0, -1)),
             "index": index,
         }
     )
-    sizes = sizes[(sizes["base"] >= 0) | (sizes["grows_to"] > 0)]
+    sizes = sizes[(sizes["base"] >= 0) | (sizes["grows_to"] > 0) | (sizes["shifts_by"] != 0)]
     return pd.concat([sizes, data]).sort_values(["file", "start"], kind="stable").reset_index(drop=True)
 
 

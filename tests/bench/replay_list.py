@@ -111,9 +111,11 @@ def make_list(requests: Requests, directory: Path, count: int, rate_per_s: float
     prepare(path, image)
     if not requests.direct:
         replay(path, image, phase="run", cache="warm", keep_image=True, max_seconds=0.001)
+    with fio_iolog.written(trace, directory / "list.fio", image) as exported:
+        logs = exported.logs
     return ReplayList(
         path,
-        fio_iolog.write(trace, directory / "list.fio", image).logs,
+        logs,
         image,
         np.stack([own["start_ns"].astype(np.int64) for own in threads]),
         np.stack([own["offset"].astype(np.int64) for own in threads]),
