@@ -110,7 +110,8 @@ def test_slip_moves_the_schedule_and_tells_by_how_much(tmp_path, engine):
 def test_calls_that_hold_a_ring_worker_are_not_lateness_of_the_host(tmp_path, call):
     """strace makes calls take 15 ms more. What is due 1 ms after their start is behind, but could not have begun.
 
-    So of two operations one is behind by what nobody was late, which a busy host makes longer rather than shorter.
+    Unless a busy host wakes the worker for both at once: then both are late, and neither is held up. One in ten at
+    least is behind by what nobody was late; whoever takes the calls for lateness finds no difference at all.
     """
     rounds, round_ns = 10, 50_000_000
     starts = [1000 + round_ns * at for at in range(rounds)]
@@ -126,7 +127,7 @@ def test_calls_that_hold_a_ring_worker_are_not_lateness_of_the_host(tmp_path, ca
     accuracy = json.loads(done.stdout)["accuracy"]
     assert accuracy["lateness"]["count"] == 2 * rounds
     assert accuracy["behind"]["p90_ns"] > 13_000_000
-    assert accuracy["behind"]["mean_ns"] - accuracy["lateness"]["mean_ns"] > 13_000_000 / 2
+    assert accuracy["behind"]["mean_ns"] - accuracy["lateness"]["mean_ns"] > 13_000_000 / 10
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "null"])
@@ -195,18 +196,18 @@ def processor_s(path, *options):
 
 
 def test_threads_compute_in_think_times_as_when_recorded(tmp_path):
-    """A second of think times of 20 ms, a fifth of which a thread had a processor; one that began later, all before.
+    """A second of think times of 20 ms, a tenth of which a thread had a processor; one that began later, all before.
 
     Who computes until a time gets less of a processor that many others want, too; and never more.
     """
-    fifth = PROCESSOR_SHARE_NONE + (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) // 5
-    io = [read(PAGE * at, PAGE, 1000 + 20_000_000 * at, 1000, processor_share=fifth) for at in range(53)]
+    tenth = PROCESSOR_SHARE_NONE + (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) // 10
+    io = [read(PAGE * at, PAGE, 1000 + 20_000_000 * at, 1000, processor_share=tenth) for at in range(53)]
     io.append(read(0, PAGE, 900_000_000, thread=2, processor_share=PROCESSOR_SHARE_ALL))
     made = made_trace(io, files=[{"file": 1, "size_bytes": PAGE * 53}])
     path = characterize.write(made, tmp_path / "t.iotrace")
     started = processor_s(path, "--computing=off")
-    assert 0.12 < processor_s(path) - started < 0.26
-    assert 0.06 < processor_s(path, "--speed=2") - started < 0.15
+    assert 0.06 < processor_s(path) - started < 0.15
+    assert 0.03 < processor_s(path, "--speed=2") - started < 0.09
     assert run(path, "--engine=null", "--timing=think")["computing"] == "recorded"
     assert "computing" not in run(path, "--engine=null", "--timing=recorded", statuses=(0, 3))
 
