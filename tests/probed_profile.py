@@ -13,10 +13,14 @@ from tests.synthetic_machine import MIB, Machine
 from tests.test_storage import TIMES_US, measured
 
 
-def probed_profile() -> Profile:
-    """With a cache of 256 MiB."""
+def unscored_profile() -> Profile:
+    """With a cache of 256 MiB, and without the models' errors."""
     exploration = Exploration(Settings(256 * MIB, 90.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
     exploration.run()
-    profile = replace(exploration.profile(), storage=[measured(name) for name in TIMES_US])
+    return replace(exploration.profile(), storage=[measured(name) for name in TIMES_US])
+
+
+def probed_profile() -> Profile:
+    profile = unscored_profile()
     record_scores(profile)
     return profile

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``flextrace replay`` as a process of its own, and what of it is running, for tests that end it early."""
+"""Replays as processes of their own, and what of them is running, for tests that end them early."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import characterize
 from tests.made_trace import made_trace, read
@@ -27,6 +29,33 @@ def started(trace: Path, directory: Path, *options: object, place: str = "--dire
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def lines_and_document(said: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What the engine says while it runs (``--interval-ms``), and its result."""
+    begin = said.index("{\n")
+    return [json.loads(line) for line in said[:begin].splitlines()], json.loads(said[begin:])
+
+
+def conserved(counts: dict[str, int]) -> bool:
+    """Whether of the records of a result each is done, short, failed or skipped."""
+    return counts["records"] == sum(counts[name] for name in ("done", "short", "failed", "skipped"))
+
+
+def looped(command: Iterable[object], requests: int) -> dict[str, Any]:
+    """The result of an engine that is stopped in its loop behind so many requests, however long these take."""
+    words = [*map(str, command), "--loop", "--interval-ms=20", "--max-seconds=60"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as engine:
+        assert engine.stdout
+        done = 0
+        while done < requests:
+            done += json.loads(engine.stdout.readline())["requests"]
+        engine.send_signal(signal.SIGINT)
+        said = engine.communicate(timeout=60)[0]
+    assert engine.returncode == 0
+    document = lines_and_document(said)[1]
+    assert document["stopped"] == "signal"
+    return document
 
 
 def wait_until(happens: Callable[[], object], seconds: float = 60.0) -> None:

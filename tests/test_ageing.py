@@ -12,7 +12,7 @@ from selfscale.exploring.plan import Settings
 from selfscale.measure import Point, measure
 from selfscale.measuring import ageing
 from selfscale.measuring.access import BUFFERED, Access
-from tests.test_scale_real import needs_engine
+from tests.straced import needs_engine
 
 pytestmark = pytest.mark.parallel
 
@@ -54,8 +54,8 @@ def test_only_where_the_page_cache_takes_part(measured, tmp_path):
     assert measured == []
 
 
+@needs_engine
 def test_on_real_files_it_takes_its_time_and_needs_no_others(tmp_path, monkeypatch):
-    needs_engine()
     points = []
 
     def keep(*arguments, **options):

@@ -23,9 +23,9 @@ from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_files
 from replayer.flexible.unavoidable import least_error
 from replayer.run import replay
-from replayer.running.binaries import find_binary
 from replayer.willy import make_trace
 from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations, willy
+from tests.straced import needs_engine
 
 pytestmark = pytest.mark.parallel
 
@@ -136,11 +136,8 @@ def test_data_that_is_used_twice_is_reused_as_deep_as_it_was(change):
         assert (after[name] == before[name]).all()
 
 
+@needs_engine
 def test_the_engine_repeats_requests_that_went_to_other_files(tmp_path):
-    try:
-        find_binary("flextrace-replay")
-    except Exception as error:
-        pytest.skip(f"the replay engine is not built: {error}")
     altered, manifest = alter(laid_out_then_used(), {"uniqueBytes": Relative(0.5)})
     assert manifest.notes["uniqueBytes"]["requests_on_other_files"] > 0
     result = replay(characterize.write(altered, tmp_path / "altered.iotrace"), tmp_path / "image")

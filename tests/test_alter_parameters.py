@@ -17,10 +17,10 @@ from characterize.workload import Workload
 from replayer.alter import Relative, alter
 from replayer.flexible.draft import UnreachableError
 from replayer.run import replay
-from replayer.running.binaries import find_binary
 from replayer.willy import make_trace
 from tests.flexible_traces import Recording, database_like, recordings, sort_like, willy
 from tests.made_trace import made_trace, read
+from tests.straced import needs_engine
 
 pytestmark = pytest.mark.parallel
 
@@ -359,32 +359,35 @@ def test_merging_synthetic_threads_keeps_runs_and_their_order():
 # ---- the engine ----
 
 
+REPLAYED = {"sort": lambda: sort_like(2, 4 << 20), "database": lambda: database_like(200), "willy": willy}
+CHANGES = [
+    {"uniqueBytes": Relative(0.5)},
+    {"uniqueBytes": Relative(1.2)},
+    {"seqFrac": 0.3},
+    {"readFrac": 0.9},
+    {"readFrac": 0.1},
+    {"sizeMean": Relative(1.5)},
+    {"processNum": 1},
+    {"processNum": 4},
+]
+CHANGES_OF_TIMES = [
+    {"thinkScale": Relative(0.5)},
+    {"timeScale": Relative(3), "readFrac": 0.6, "uniqueBytes": Relative(0.8)},
+]
+
+
+@needs_engine
 @pytest.mark.parametrize(
-    "changes",
+    ("kind", "changes"),
     [
-        {"uniqueBytes": Relative(0.5)},
-        {"uniqueBytes": Relative(1.2)},
-        {"seqFrac": 0.3},
-        {"readFrac": 0.9},
-        {"readFrac": 0.1},
-        {"sizeMean": Relative(1.5)},
-        {"processNum": 1},
-        {"processNum": 4},
-        {"thinkScale": Relative(0.5)},
-        {"timeScale": Relative(3), "readFrac": 0.6, "uniqueBytes": Relative(0.8)},
+        *((kind, changes) for kind in REPLAYED for changes in CHANGES),
+        # A synthetic trace has no times.
+        *((kind, changes) for kind in ("sort", "database") for changes in CHANGES_OF_TIMES),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", ["sort", "database", "willy"])
 def test_the_engine_repeats_every_operation(kind, changes, tmp_path):
-    try:
-        find_binary("flextrace-replay")
-    except Exception as error:
-        pytest.skip(f"the replay engine is not built: {error}")
-    parent = {"sort": lambda: sort_like(2, 4 << 20), "database": lambda: database_like(200), "willy": willy}[kind]()
-    if parent.untimed and {"timeScale", "thinkScale"} & set(changes):
-        pytest.skip("a synthetic trace has no times")
-    altered, _ = alter(parent, changes)
+    altered, _ = alter(REPLAYED[kind](), changes)
     path = trace_file.write(altered, tmp_path / "altered.iotrace")
     result = replay(path, tmp_path / "image")
     assert result["trustworthy"], result["reasons"]

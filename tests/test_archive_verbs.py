@@ -18,14 +18,11 @@ from characterize.errors import FlextraceError
 from characterize.trace_files.archive import pack
 from flextrace.main import main
 from flextrace.record import keep_as_archive, run_recorder
-from selfscale.explore import Exploration
-from selfscale.exploring.plan import Settings
-from selfscale.predict import record_scores
 from selfscale.profile import Profile
 from tests.archived import RECORD, RECORD_COUNT_AT, assert_equal_traces, patch, trace_file
 from tests.made_trace import made_trace, read, write
+from tests.probed_profile import probed_profile
 from tests.straced import ROOT, needs_engine
-from tests.synthetic_machine import MIB, Machine
 from tests.told import wait_for_recording
 
 pytest_plugins = ["archive_fixtures", "small_file_system"]
@@ -207,12 +204,8 @@ def test_predict_compare_and_report_take_an_archive(tmp_path, capsys, monkeypatc
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     _, archive = workload(tmp_path)
-    exploration = Exploration(Settings(256 * MIB, 300.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
-    exploration.run()
     profile, comparison, report = (tmp_path / name for name in ("p.json", "c.json", "r.html"))
-    measured = exploration.profile()
-    record_scores(measured)
-    measured.save(profile)
+    probed_profile().save(profile)
     assert main(["predict", str(profile), "--trace", str(archive), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["predictions"][0]["workload"]["uniqueBytes"] == 262144
     words = ["compare", archive, "--profile", profile, "--directory", tmp_path / "scratch", "--repeat", 1]

@@ -81,7 +81,7 @@ def busy_records(draw):
     return [(RecordKind.FILE, row) for row in files] + rows
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(busy_records(), st.sets(st.integers(1, 31), max_size=12), st.sampled_from([1, 5, 1000]))
 def test_whatever_the_cuts_the_document_is_the_same(tmp_path_factory, rows, cuts, piece_records):
     path = written_as_is(tmp_path_factory.mktemp("parts"), rows)

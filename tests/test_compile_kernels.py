@@ -7,15 +7,12 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from selfscale.explore import Exploration
-from selfscale.exploring.plan import Settings
-from tests.synthetic_machine import MIB, Machine
-from tests.test_storage import TIMES_US, measured
+from tests.probed_profile import unscored_profile
+from tests.synthetic_machine import MIB
 from tests.told import run_recorder
 
 ROOT = Path(__file__).parent.parent
@@ -30,9 +27,7 @@ SOURCES = [
 ]
 
 pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+    pytest.mark.records,
     pytest.mark.skipif(
         not STAMP.exists() or STAMP.stat().st_mtime < max(path.stat().st_mtime for path in SOURCES),
         reason="sources are newer than what was compiled (make build)",
@@ -96,12 +91,8 @@ def trace(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory):
-    exploration = Exploration(Settings(256 * MIB, 90.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
-    exploration.run()
-    environment = {"cache_limit_bytes": 256 * MIB, "dirty_limit_bytes": 64 * MIB, "read_ahead_bytes": MIB // 8}
-    made = replace(
-        exploration.profile(), storage=[measured(name) for name in TIMES_US], environment=environment, models={}
-    )
+    made = unscored_profile()
+    made.environment = {"cache_limit_bytes": 256 * MIB, "dirty_limit_bytes": 64 * MIB, "read_ahead_bytes": MIB // 8}
     return made.save(tmp_path_factory.mktemp("profile") / "profile.json")
 
 

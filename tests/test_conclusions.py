@@ -26,17 +26,10 @@ from selfscale.reporting.machine_report import machine_section
 from selfscale.reporting.strengths import strengths
 from tests.direction_machine import MIB, DirectionMachine
 
-pytestmark = pytest.mark.parallel
+pytest_plugins = ["only_curves"]
+pytestmark = [pytest.mark.parallel, pytest.mark.usefixtures("only_curves")]
 
 FOCAL = Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_is_informative():
-    """What is measured off the curves has nothing to do with this."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
-        yield
 
 
 def profile_of(machine, budget_s=180.0):

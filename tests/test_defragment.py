@@ -16,7 +16,7 @@ from selfscale.measuring.defragment import defragment
 from tests.block_device import extents, loop_device, mounted
 from tests.loop_file_system import IMAGE_BYTES, loop_file_system
 from tests.page_cache import resident_pages
-from tests.test_scale_real import needs_engine
+from tests.straced import needs_engine
 
 pytestmark = [pytest.mark.parallel, pytest.mark.root]
 
@@ -124,8 +124,8 @@ def test_a_directory_that_is_gone_and_a_file_that_may_not_be_written_are_left_to
         assert number_of_extents(system.place / "f00000002") < 10
 
 
+@needs_engine
 def test_a_point_begins_in_order(tmp_path):
-    needs_engine()
     workload = Workload(MIB, 0.0, 0.5, float(PAGE_BYTES), 1.0)
     with loop_file_system("btrfs", tmp_path) as system:
         image = system.place / "image"

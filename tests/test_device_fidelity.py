@@ -4,7 +4,6 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
 import characterize
@@ -14,11 +13,12 @@ from flextrace.main import main
 from tests.block_device import loop_device, partition
 from tests.made_trace import made_trace, read
 from tests.straced import needs_engine
+from tests.test_device_replay import COUNT, overlapping_requests
 
 pytestmark = [needs_engine, pytest.mark.records, pytest.mark.parallel]
 
 SIZE = 64 << 20
-COUNT, FLUSHES = 211, 13
+FLUSHES = 13
 
 
 @pytest.fixture
@@ -37,19 +37,11 @@ def limited(disk):
     limit.write_text(before)
 
 
-def rows(span=SIZE, seed=7):
-    """Up to 5 reads and writes of 4 to 64 KiB in flight that do not touch, and flushes behind them."""
-    random = np.random.default_rng(seed)
-    made = []
-    for at, place in enumerate(random.permutation(span >> 17)[:COUNT].tolist()):
-        kind = BlockOp.READ if random.random() < 0.6 else BlockOp.WRITE
-        size, duration = int(random.integers(1, 17)) << 12, int(random.integers(1_000, 50_000))
-        made.append(
-            {"op": kind, "start_ns": 10_000 * (at + 1), "duration_ns": duration, "sector": place << 8, "bytes": size}
-        )
+def rows(span=SIZE):
+    """Reads and writes that do not touch, and flushes behind them."""
     last_ns = 10_000 * (COUNT + 10)
-    made += [{"op": BlockOp.FLUSH, "start_ns": last_ns + 100 * at, "duration_ns": 50} for at in range(FLUSHES)]
-    return made
+    flushes = [{"op": BlockOp.FLUSH, "start_ns": last_ns + 100 * at, "duration_ns": 50} for at in range(FLUSHES)]
+    return overlapping_requests(span, seed=7, apart=128 << 10) + flushes
 
 
 def trace_of(made, place):

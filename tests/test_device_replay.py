@@ -30,10 +30,10 @@ def disk(tmp_path):
         yield device
 
 
-def overlapping_requests(span=SIZE, seed=3):
-    """Rows of BLOCK records: up to 5 in flight, of reads and writes that are 4 to 64 KiB and do not touch."""
+def overlapping_requests(span=SIZE, seed=3, apart=64 << 10):
+    """Rows of BLOCK records: up to 5 in flight, reads and writes of 4 to 64 KiB, from multiples of ``apart`` on."""
     random = np.random.default_rng(seed)
-    places = random.permutation(span >> 16)[:COUNT] << 7
+    places = random.permutation(span // apart)[:COUNT] * (apart >> 9)
     rows = []
     for at, sector in enumerate(places.tolist()):
         kind = BlockOp.READ if random.random() < 0.6 else BlockOp.WRITE

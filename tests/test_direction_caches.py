@@ -26,15 +26,8 @@ from selfscale.profiles.direction_caches import (
 from selfscale.profiles.regions import APART
 from tests.direction_machine import MIB, DirectionMachine
 
-pytestmark = pytest.mark.parallel
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_is_informative():
-    """What is measured off the curves has nothing to do with this."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
-        yield
+pytest_plugins = ["only_curves"]
+pytestmark = [pytest.mark.parallel, pytest.mark.usefixtures("only_curves")]
 
 
 def explore(machine, budget_s=180.0, seed=0):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engine says of the bytes that storage was given, against the device's own counter."""
 
-import json
 import os
 
 import pytest
@@ -10,6 +9,7 @@ import characterize
 from characterize.layout import Fileop, HeaderFlag
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
+from tests.running_replay import lines_and_document
 from tests.straced import needs_engine
 from tests.test_engine_cli import run
 
@@ -41,7 +41,7 @@ def test_writes_are_those_that_the_device_counted(tmp_path, kind):
         done = run(trace, image, "--phase=run", "--interval-ms=1")
         given = {name: count - before[name] for name, count in made.disk.statistics().items()}
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout[: done.stdout.index("{\n")].splitlines()]
+    lines, _ = lines_and_document(done.stdout)
     told_bytes = sum(line["device_write_bytes"] for line in lines)
     moved_bytes = sum(line["bytes"] for line in lines)
     # Each write is synced before the next: all but one of an interval's are at the device. Its last part is not told.
@@ -65,7 +65,7 @@ def test_of_a_directory_in_memory_no_device_is_known(tmp_path, small_file_system
     )
     image = f"--directory={small_file_system / 'image'}"
     done = run(trace, image, "--loop", "--max-seconds=0.1", "--interval-ms=10")
-    lines = [json.loads(line) for line in done.stdout[: done.stdout.index("{\n")].splitlines()]
+    lines, _ = lines_and_document(done.stdout)
     assert lines
     assert all("device_write_bytes" not in line for line in lines)
     assert all(line["dirtied_bytes"] == 0 for line in lines)
@@ -80,7 +80,7 @@ def test_intervals_say_what_storage_moved(tmp_path, cache):
     trace = characterize.write(made_trace(io, files=files, flags=HeaderFlag.UNTIMED), tmp_path / "t.iotrace")
     with loop_file_system("ext4", tmp_path) as made:  # nobody else reads of it
         done = run(trace, f"--directory={made.place / 'image'}", "--cache", cache, "--interval-ms=2")
-    lines = [json.loads(line) for line in done.stdout[: done.stdout.index("{\n")].splitlines()]
+    lines, _ = lines_and_document(done.stdout)
     assert lines
     assert all(line["dirtied_bytes"] == 0 for line in lines)
     read_bytes = sum(line["device_read_bytes"] for line in lines)

@@ -9,15 +9,12 @@ import pytest
 
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
 from tests.made_trace import made_trace, read, write
+from tests.running_replay import conserved
 from tests.straced import DATA, needs_engine, needs_strace, op
 
 pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 
 FILES = "%file,%desc"
-
-
-def conserved(operations):
-    return operations["records"] == sum(operations[name] for name in ("done", "short", "failed", "skipped"))
 
 
 def test_every_request_is_one_call_at_its_offset_and_size_in_its_threads_order(run_phase):

@@ -16,6 +16,7 @@ import characterize
 from characterize.layout import Fileop, IoFlag, IoOp, Source
 from characterize.requests import left_out
 from tests.made_trace import made_trace, read, write
+from tests.running_replay import conserved
 from tests.straced import ENGINE, needs_engine, op
 from tests.told import PROGRAMS, record, run_recorder
 
@@ -28,10 +29,6 @@ needs_programs = pytest.mark.skipif(
 SMALL = PROGRAMS / "replay_small_segments"  # 64 operations in memory at once
 needs_small = pytest.mark.skipif(not SMALL.exists(), reason=f"{SMALL} is not built (make build/test-programs)")
 URING = {"source": Source.IO_URING}
-
-
-def conserved(counts) -> bool:
-    return counts["records"] == counts["done"] + counts["short"] + counts["failed"] + counts["skipped"]
 
 
 @dataclass

@@ -24,7 +24,7 @@ from characterize.layout import (
 from tests.bench.engine_memory import measure_memory
 from tests.bench.large_trace import REQUEST_BYTES, make_large_trace
 from tests.made_trace import made_trace, read, write
-from tests.running_replay import wait_for_calls
+from tests.running_replay import lines_and_document, looped, wait_for_calls
 from tests.straced import DATA, ENGINE, needs_engine, needs_strace, strace
 from tests.told import PROGRAMS
 
@@ -96,9 +96,10 @@ def test_requests_in_flight_over_segments_do_not_hold_up_the_next_ones(tmp_path,
     document = run(SMALL, trace, tmp_path, f"--order={order}", "--direct=on", "--depth=64")
     assert document["engine"]["name"] == "io_uring"
     assert document["operations"]["done"] == len(io)
-    looped = run(SMALL, trace, tmp_path, f"--order={order}", "--depth=64", "--loop", "--max-seconds=1")
-    assert looped["passes"] > 1
-    assert looped["operations"]["done"] + looped["operations"]["skipped"] == looped["operations"]["records"]
+    command = [SMALL, trace, f"--directory={tmp_path / 'image'}", f"--order={order}", "--depth=64"]
+    document = looped(command, requests=2 * len(io))
+    assert document["passes"] > 1
+    assert document["operations"]["done"] + document["operations"]["skipped"] == document["operations"]["records"]
 
 
 @needs_small
@@ -109,9 +110,8 @@ def test_stopped_in_the_middle_of_a_loop_every_record_is_accounted_for(tmp_path,
     trace = characterize.write(
         made_trace(io, files=[{"file": 1, "size_bytes": 8192}], flags=flags), tmp_path / "t.iotrace"
     )
-    document = run(SMALL, trace, tmp_path, "--loop", "--max-seconds=0.5")
+    document = looped([SMALL, trace, f"--directory={tmp_path / 'image'}"], requests=3 * len(io))
     operations = document["operations"]
-    assert document["stopped"] == "max-time"
     assert operations["done"] > 2 * len(io)
     assert operations["records"] == operations["done"] + operations["skipped"]
     assert operations["skipped"] == document["skipped_reasons"].get("stopped", 0)
@@ -131,7 +131,7 @@ def test_every_pass_over_segments_begins_from_the_same_files(tmp_path):
     io += [read(0, 100, 20 + 10 * at, 15, file=2, thread=1 + at % 3) for at in range(300)]
     files = [{"file": 1, "flags": FileFlag.CREATED}, {"file": 2, "size_bytes": 500}]
     trace = characterize.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.iotrace")
-    document = run(SMALL, trace, tmp_path, "--loop", "--max-seconds=1")
+    document = looped([SMALL, trace, f"--directory={tmp_path / 'image'}"], requests=3 * len(io))
     assert document["passes"] > 2
     assert document["mismatches"] == {}
     assert document["operations"]["failed"] == 0
@@ -231,6 +231,6 @@ def test_threads_that_appear_while_the_trace_is_replayed_are_left_out(tmp_path, 
         records.flush()
         told, complaint = process.communicate(timeout=60)
     assert process.returncode in (0, 3), complaint
-    document = json.loads(told[told.index("{\n") :])
+    document = lines_and_document(told)[1]
     assert document["operations"]["records"] == count
     assert document["operations"]["done"] == count - 100

@@ -16,7 +16,7 @@ import characterize
 from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE, Fileop, HeaderFlag, IoFlag, Source
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
-from tests.running_replay import stop_for
+from tests.running_replay import lines_and_document, stop_for
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
 
 pytestmark = needs_engine
@@ -108,7 +108,11 @@ def test_slip_moves_the_schedule_and_tells_by_how_much(tmp_path, engine):
 @needs_strace
 @pytest.mark.parametrize("call", ["fsync", "io_uring_enter"])
 def test_calls_that_hold_a_ring_worker_are_not_lateness_of_the_host(tmp_path, call):
-    """strace makes calls take 15 ms more. What is due 1 ms after their start is behind, but could not have begun."""
+    """strace makes calls take 15 ms more. What is due 1 ms after their start is behind, but could not have begun.
+
+    Unless a busy host wakes the worker for both at once: then both are late, and neither is held up. One in ten at
+    least is behind by what nobody was late; whoever takes the calls for lateness finds no difference at all.
+    """
     rounds, round_ns = 10, 50_000_000
     starts = [1000 + round_ns * at for at in range(rounds)]
     fileops = [op(Fileop.FSYNC, start) for start in starts] if call == "fsync" else []
@@ -123,7 +127,7 @@ def test_calls_that_hold_a_ring_worker_are_not_lateness_of_the_host(tmp_path, ca
     accuracy = json.loads(done.stdout)["accuracy"]
     assert accuracy["lateness"]["count"] == 2 * rounds
     assert accuracy["behind"]["p90_ns"] > 13_000_000
-    assert accuracy["lateness"]["p90_ns"] < 10_000_000
+    assert accuracy["behind"]["mean_ns"] - accuracy["lateness"]["mean_ns"] > 13_000_000 / 10
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "null"])
@@ -152,14 +156,19 @@ def thinking_with_a_stop(path, *options):
         assert engine.stdout.readline().startswith('{"t_s"')
         stopped_s = stop_for(engine, 0.8)
         out = engine.communicate(timeout=60)[0]
-    return json.loads(out[out.index("{\n") :]), stopped_s
+    return lines_and_document(out)[1], stopped_s
 
 
 def test_late_wake_ups_do_not_add_up_with_think_times(tmp_path):
-    """A second of think times, through most of which the engine is stopped: the rest is thought faster."""
+    """A second of think times, through most of which the engine is stopped: the rest is thought faster.
+
+    Whoever thinks for as long as ever is behind by all latenesses together, however many of these the host adds.
+    """
     document, stopped_s = thinking_with_a_stop(easy(tmp_path, count=103, gap_ns=10_000_000))
-    assert document["accuracy"]["lateness"]["max_ns"] > (stopped_s - 0.02) * 1e9
-    assert 102 * 0.0099 <= document["elapsed_s"] < 1.02 + 0.75 * stopped_s
+    lateness = document["accuracy"]["lateness"]
+    assert lateness["max_ns"] > (stopped_s - 0.02) * 1e9
+    late_s = lateness["mean_ns"] * lateness["count"] / 1e9
+    assert 102 * 0.0099 <= document["elapsed_s"] < 1.02 + late_s - stopped_s / 4
 
 
 def test_late_wake_ups_of_others_do_not_add_up_with_think_times(tmp_path):
@@ -174,7 +183,8 @@ def test_late_wake_ups_of_others_do_not_add_up_with_think_times(tmp_path):
     io += [read(0, PAGE, 5000 + gap_ns * at, 1000, thread=reader) for at in range(rounds) for reader in readers]
     path = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": PAGE}]), tmp_path / "t.iotrace")
     document, stopped_s = thinking_with_a_stop(path, "--order=resource")
-    assert (rounds - 1) * 0.0099 <= document["elapsed_s"] < 1.0 + 0.75 * stopped_s
+    planned_s = (rounds - 1) * 0.0099
+    assert planned_s <= document["elapsed_s"] < planned_s + stopped_s
 
 
 def processor_s(path, *options):
@@ -186,18 +196,18 @@ def processor_s(path, *options):
 
 
 def test_threads_compute_in_think_times_as_when_recorded(tmp_path):
-    """A second of think times of 20 ms, half of which a thread had a processor; one that began later, all before.
+    """A second of think times of 20 ms, a tenth of which a thread had a processor; one that began later, all before.
 
-    Who computes until a time gets less of a processor that others want, too; and never more.
+    Who computes until a time gets less of a processor that many others want, too; and never more.
     """
-    half = PROCESSOR_SHARE_NONE + (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) // 2
-    io = [read(PAGE * at, PAGE, 1000 + 20_000_000 * at, 1000, processor_share=half) for at in range(53)]
+    tenth = PROCESSOR_SHARE_NONE + (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) // 10
+    io = [read(PAGE * at, PAGE, 1000 + 20_000_000 * at, 1000, processor_share=tenth) for at in range(53)]
     io.append(read(0, PAGE, 900_000_000, thread=2, processor_share=PROCESSOR_SHARE_ALL))
     made = made_trace(io, files=[{"file": 1, "size_bytes": PAGE * 53}])
     path = characterize.write(made, tmp_path / "t.iotrace")
     started = processor_s(path, "--computing=off")
-    assert 0.3 < processor_s(path) - started < 0.56
-    assert 0.15 < processor_s(path, "--speed=2") - started < 0.3
+    assert 0.06 < processor_s(path) - started < 0.15
+    assert 0.03 < processor_s(path, "--speed=2") - started < 0.09
     assert run(path, "--engine=null", "--timing=think")["computing"] == "recorded"
     assert "computing" not in run(path, "--engine=null", "--timing=recorded", statuses=(0, 3))
 

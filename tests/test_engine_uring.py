@@ -15,6 +15,7 @@ from characterize.layout import Fileop, HeaderFlag, IoFlag, Source
 from tests.hung_storage import frozen, let_go, rest_of_document
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
+from tests.running_replay import conserved, looped
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
 
 pytestmark = needs_engine
@@ -28,10 +29,6 @@ def run(*arguments, status=0):
     done = subprocess.run([ENGINE, *arguments], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr
-
-
-def conserved(counts) -> bool:
-    return counts["records"] == counts["done"] + counts["short"] + counts["failed"] + counts["skipped"]
 
 
 def test_results_are_compared_as_those_of_calls(tmp_path):
@@ -169,7 +166,7 @@ def test_passes_of_a_loop_begin_with_the_same_files(tmp_path):
     fileops = [op(Fileop.UNLINK, 2000)]
     files = [{"file": 1, "size_bytes": PAGE}, {"file": 2, "size_bytes": 17 * PAGE}]
     path = characterize.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.iotrace")
-    document = run(path, f"--directory={tmp_path / 'image'}", "--loop", "--max-seconds=0.5")
+    document = looped([ENGINE, path, f"--directory={tmp_path / 'image'}"], requests=3 * len(io))
     assert document["passes"] > 2
     assert not document["mismatches"]
     assert conserved(document["operations"])

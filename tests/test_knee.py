@@ -19,17 +19,10 @@ from selfscale.profiles.repeatability import spreads_of
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.parallel
+pytest_plugins = ["only_curves"]
+pytestmark = [pytest.mark.parallel, pytest.mark.usefixtures("only_curves")]
 
 CACHE = 256 * MIB
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_informative_workloads():
-    """The search ends before them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
-        yield
 
 
 @dataclass

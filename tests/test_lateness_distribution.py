@@ -11,7 +11,7 @@ import pytest
 
 import characterize
 from tests.made_trace import made_trace, read
-from tests.running_replay import stop_for
+from tests.running_replay import lines_and_document, stop_for
 from tests.straced import ENGINE, needs_engine
 
 pytestmark = needs_engine
@@ -58,7 +58,7 @@ def test_a_stop_of_the_engine_is_in_the_buckets_of_its_length(tmp_path):
         assert engine.stdout.readline().startswith('{"t_s"')
         stop_for(engine, stop_s)
         out = engine.communicate(timeout=60)[0]
-    accuracy = json.loads(out[out.index("{\n") :])["accuracy"]
+    accuracy = lines_and_document(out)[1]["accuracy"]
     # Of a longer stop more are.
     for name, least in (("lateness", 1), ("behind", int((stop_s - limit_ns / 1e9) / 0.01) - 1)):
         check_buckets(accuracy[name], 103)

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
-import time
 
 import pytest
 
@@ -14,10 +12,11 @@ import characterize
 from characterize.layout import Fileop, HeaderFlag
 from tests.hung_storage import FSYNC, holding, is_in_call
 from tests.made_trace import made_trace, read
-from tests.running_replay import wait_until
+from tests.running_replay import looped, wait_until
 from tests.straced import ENGINE, needs_strace
 
 SMALL, LARGE = 512, 1 << 20
+REQUESTS = 1009  # of both together, behind which a loop is stopped
 FILES = [{"file": 1, "size_bytes": LARGE}, {"file": 2, "size_bytes": LARGE}]
 
 
@@ -47,19 +46,19 @@ def counts(document: dict) -> tuple[int, int]:
 @pytest.mark.parametrize("lead", [1, 16, 101])
 def test_no_thread_gets_further_ahead(tmp_path, engine, lead):
     trace = two_threads(tmp_path / "t", 997, 997)
-    arguments = [f"--engine={engine[0]}", *engine[1:], "--loop", "--max-seconds=0.5", "--cache=warm"]
-    document = run(trace, "-d", tmp_path / "image", f"--lead={lead}", *arguments)
+    arguments = [f"--lead={lead}", f"--engine={engine[0]}", *engine[1:], "--cache=warm"]
+    document = looped([ENGINE, trace, "-d", tmp_path / "image", *arguments], REQUESTS)
     small, large = counts(document)
     assert document["lead"] == lead
     # Whole blocks: one eighth of the lead, and what the one ahead had begun when the other was counted.
     assert abs(small - large) <= max(lead, 8) + 8
     assert min(small, large) > 2 * lead
-    assert not any("--lead" in warning for warning in document["warnings"])
+    assert not any("--lead" in warning for warning in document["warnings"]), "who waited did not see the stop"
 
 
 def test_without_it_the_faster_one_does_many_times_as_much(tmp_path):
     trace = two_threads(tmp_path / "t", 997, 997)
-    small, large = counts(run(trace, "-d", tmp_path / "image", "--loop", "--max-seconds=0.5", "--cache=warm"))
+    small, large = counts(looped([ENGINE, trace, "-d", tmp_path / "image", "--cache=warm"], REQUESTS))
     assert small > 5 * large
 
 
@@ -74,7 +73,7 @@ def test_threads_that_cannot_keep_step_go_on_and_it_is_said(tmp_path):
     """Where passes wait for each other a thread with few operations waits for one with many, which waits for it."""
     longer = {"op": Fileop.TRUNCATE, "thread": 2, "file": 2, "argument": 2 * LARGE, "start_ns": 11, "duration_ns": 0}
     trace = two_threads(tmp_path / "t", 1009, 11, fileops=[longer])
-    document = run(trace, "-d", tmp_path / "image", "--lead=16", "--loop", "--max-seconds=4", "--cache=warm")
+    document = looped([ENGINE, trace, "-d", tmp_path / "image", "--lead=16", "--cache=warm"], 1009 + 11 + 1)
     assert any("--lead was given up" in warning for warning in document["warnings"])
     assert counts(document)[0] >= 1009
 
@@ -95,18 +94,6 @@ def test_a_thread_that_moves_nothing_is_waited_for(tmp_path, engine):
         text, _ = process.communicate(timeout=30)
     assert moved[-1] == 0
     assert not any("--lead" in warning for warning in json.loads(text[text.index("{\n") :])["warnings"])
-
-
-def test_a_stop_ends_the_waiting(tmp_path):
-    trace = two_threads(tmp_path / "t", 997, 997)
-    command = [ENGINE, trace, "-d", tmp_path / "image", "--loop", "--lead=16", "--interval-ms=20", "--cache=warm"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        process.stdout.readline()
-        begin = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
-    assert process.returncode == 0
-    assert time.monotonic() - begin < 10
 
 
 @pytest.mark.parametrize(

@@ -9,25 +9,18 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import characterize
-from characterize.layout import Fileop, HeaderFlag, IoOp, RecordKind
+from characterize.layout import Fileop, IoOp, RecordKind
 from tests.loop_file_system import loop_file_system
 from tests.overlay import overlay
-from tests.told import NAMED_BY_ARGUMENT, RECORDER, run_recorder, wait_for_recording
+from tests.told import NAMED_BY_ARGUMENT, RECORDER, open_closed, run_recorder, wait_for_recording
 
 pytest_plugins = ["own_group"]
 pytestmark = pytest.mark.records
-
-
-def open_trace(path: Path) -> characterize.Trace:
-    trace = characterize.open(path)
-    assert not trace.header.flags & HeaderFlag.INCOMPLETE
-    return trace
 
 
 def test_a_limit_that_only_the_last_records_meet_is_told(tmp_path):
@@ -36,7 +29,7 @@ def test_a_limit_that_only_the_last_records_meet_is_told(tmp_path):
     options = ("--max-size", "1M", "--layer", "vfs")
     done = run_recorder(tmp_path / "t", "sh", "-c", script, options=options)
     assert done.returncode == 5, done.stderr
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     assert (tmp_path / "t").stat().st_size <= 1 << 20
     written = (trace.io["op"] == IoOp.WRITE).sum()
     assert written + trace.header.metadata["lost"].get("IO", 0) < 17000
@@ -88,7 +81,7 @@ def test_a_prefix_leaves_out_calls_on_other_names(tmp_path):
         *(tmp_path / "t", "python3", "-I", "-c", CALLS_ON_NAMES, *places), options=("--path", str(places[0]))
     )
     assert done.returncode == 0, done.stderr
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     assert named(trace) == NAMED
     assert (trace.fileops.loc[trace.fileops["op"] == Fileop.OPEN, "result"] == 0).all()
     outside = {path for path in trace.paths.values() if not path.startswith(f"{places[0]}")}
@@ -109,7 +102,7 @@ def test_a_device_leaves_out_calls_on_names_elsewhere(tmp_path, kind):
             options=("--device", system.disk.path),
         )
         assert done.returncode == 0, done.stderr
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     assert named(trace) == {**NAMED, Fileop.RENAME: 1}
     assert all(path.startswith(str(system.place)) for path in trace.paths.values())
 
@@ -128,7 +121,7 @@ def test_the_recorder_leaves_itself_out(tmp_path, group, option):
         wait_for_recording(shell.stderr)
         _, said = shell.communicate("go\n", timeout=120)
     assert shell.returncode == 0, said
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     assert f"{tmp_path}/file" in trace.paths.values()
     processes = set(trace.arrays[RecordKind.TASK]["process"])
     assert processes
@@ -158,7 +151,7 @@ def test_names_through_symbolic_links_are_those_of_their_files(tmp_path):
     (tmp_path / "link").symlink_to("deep/real")
     done = run_recorder(tmp_path / "t", "python3", "-I", "-c", CALLS_THROUGH_A_LINK, tmp_path)
     assert done.returncode == 0, done.stderr
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     assert not [path for path in trace.paths.values() if path.startswith(f"{tmp_path}/link")]
     opened = {row.file for row in trace.fileops.itertuples() if row.op == Fileop.OPEN and row.file}
     paths = {file: path.removeprefix(f"{tmp_path}/deep/") for file, path in trace.paths.items()}
@@ -204,7 +197,7 @@ def test_names_of_proc_are_not_those_of_the_recorder(tmp_path):
             *(tmp_path / "t", "python3", "-I", "-c", NAMES_OF_PROC, system.place), stdin=subprocess.DEVNULL
         )
         assert done.returncode == 0, done.stderr
-        trace = open_trace(tmp_path / "t")
+        trace = open_closed(tmp_path / "t")
         written = trace.io.loc[trace.io["result"] == 1234, "file"].item()
         paths = trace.paths
         calls = [
@@ -234,7 +227,7 @@ def test_links_of_another_root_are_not_those_of_the_recorder(tmp_path):
     )
     done = run_recorder(tmp_path / "t", "python3", "-I", "-c", script)
     assert done.returncode == 0, done.stderr
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     unlinked = trace.fileops.loc[trace.fileops["op"] == Fileop.UNLINK, "file"]
     assert [trace.paths[file] for file in unlinked] == [f"{tmp_path}/link/file"]
     assert f"{tmp_path}/elsewhere/file" not in trace.paths.values()
@@ -265,7 +258,7 @@ for size in range(1, {rounds} + 1):
     assert done.returncode == 0, done.stderr
     if len(set(done.stdout.split())) > 1:
         pytest.skip("the file system below gives other numbers to new files")
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     writes = trace.io[trace.io["op"] == IoOp.WRITE]
     written = [(trace.paths[row.file], row.result) for row in writes.itertuples()]
     written = [row for row in written if row[0].startswith(f"{place}/")]
@@ -282,7 +275,7 @@ def test_force_takes_an_earlier_trace_only_when_recording_begins(tmp_path, progr
     done = run_recorder(trace, program, options=("--force",))
     assert done.returncode == (0 if begins else 1), done.stderr
     if begins:
-        assert f"{tmp_path}/file" not in open_trace(trace).paths.values()
+        assert f"{tmp_path}/file" not in open_closed(trace).paths.values()
     else:
         assert trace.read_bytes() == before
     assert run_recorder(tmp_path / "new", program, options=("--force",)).returncode == done.returncode
@@ -302,7 +295,7 @@ def test_a_device_keeps_calls_on_names_in_its_volume_of_a_container(tmp_path):
         finally:
             subprocess.run(["umount", volume], check=True)
     assert done.returncode == 0, done.stderr
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     calls = trace.fileops[trace.fileops["op"].isin([Fileop.MKDIR, Fileop.RMDIR])]
     assert [trace.paths[file] for file in calls["file"]] == ["/volume/made"] * 2
 
@@ -326,7 +319,7 @@ def test_a_device_keeps_calls_on_names_in_subvolumes(tmp_path, mounts):
         options = ("--device", system.disk.path)
         done = run_recorder(tmp_path / "t", "python3", "-I", "-c", script, options=options)
         assert done.returncode == 0, done.stderr
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     calls = trace.fileops[trace.fileops["op"].isin([*NAMED])]
     assert [trace.paths[file] for file in calls["file"]] == [f"{place}/made", f"{place}/old"]
 
@@ -340,7 +333,7 @@ def test_requests_of_a_worker_that_are_left_out_are_no_stores_to_a_mapping(tmp_p
         command = f"fio --name=x --filename={file} --size=1m --invalidate=0 --rw=write --bs=6k --ioengine=io_uring"
         done = run_recorder(tmp_path / "t", *command.split(), options=("--min-size", "8K", "--layer", "vfs"))
     assert done.returncode == 0, done.stderr
-    trace = open_trace(tmp_path / "t")
+    trace = open_closed(tmp_path / "t")
     assert trace.header.metadata["skips"]["filtered"] >= (1 << 20) // (6 << 10)
     number = trace.files.loc[trace.files["path"] == str(file), "file"].iloc[0]
     assert not (trace.io.loc[trace.io["file"] == number, "op"] == IoOp.WRITE).any()

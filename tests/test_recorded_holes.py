@@ -36,14 +36,25 @@ descriptor = os.open(sys.argv[1], os.O_RDWR)
 for offset in sys.argv[2:]:
     os.pwrite(descriptor, b"x" * 4096, int(offset))
 """
-MAKES_HOLES = """
-import ctypes, os, sys
-path, size = sys.argv[1], int(sys.argv[2])
-fd = os.open(path, os.O_RDWR)
-os.pread(fd, 1, 0)
+BEFORE_FIRST_SIGHT = """
+import ctypes, glob, os, signal, sys, time
+path, size, recorder = sys.argv[1], int(sys.argv[2]), os.getppid()
 libc = ctypes.CDLL(None, use_errno=True)
 libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 """
+FIRST_SIGHT = """
+fd = os.open(path, os.O_RDWR)
+os.pread(fd, 1, 0)
+"""
+STOP_THE_RECORDER = """
+os.kill(recorder, signal.SIGSTOP)
+while any(") T " not in open(stat).read() for stat in glob.glob(f"/proc/{recorder}/task/*/stat")): pass
+"""
+WATCH_THE_RECORDER = """
+looks = libc.inotify_init()
+libc.inotify_add_watch(looks, os.fsencode(path), 0x10)  # IN_CLOSE_NOWRITE
+"""
+PUNCH = "libc.fallocate(fd, 3, 0, size // 2)"  # KEEP_SIZE | PUNCH_HOLE
 
 
 def blocks_of(numbers: list[int]) -> Ranges:
@@ -117,18 +128,19 @@ def data_ranges_are_apart(one: Ranges, other: Ranges) -> list[bool]:
 @pytest.mark.parametrize(
     "made",
     [
-        "libc.fallocate(fd, 3, 0, size // 2)",  # KEEP_SIZE | PUNCH_HOLE
+        PUNCH,
         "os.ftruncate(fd, 0); os.ftruncate(fd, size)",
         "os.truncate(path, 0); os.truncate(path, size)",
         "os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)); os.ftruncate(fd, size)",
     ],
 )
 def test_a_hole_that_was_made_of_data_since_is_not_noted(tmp_path, made):
-    """Right after first sight, and so before the recorder looks; the other half was a hole all the time."""
+    """After first sight, and before the recorder looks; the other half was a hole all the time."""
     with loop_file_system("ext4", tmp_path) as system:
         file = system.place / "half"
         write_sparse(file, [(0, 4 * MIB)], 8 * MIB)
-        trace, number, said = recorded(tmp_path / "t", file, MAKES_HOLES + made, 8 * MIB)
+        program = f"{BEFORE_FIRST_SIGHT}{STOP_THE_RECORDER}{FIRST_SIGHT}{made}\nos.kill(recorder, signal.SIGCONT)"
+        trace, number, said = recorded(tmp_path / "t", file, program, 8 * MIB)
         assert data_ranges(file) == []
         assert noted(trace, number) == []
         assert trace.header.metadata["holes"]["files_cut"] == 1
@@ -138,12 +150,13 @@ def test_a_hole_that_was_made_of_data_since_is_not_noted(tmp_path, made):
 
 
 def test_a_hole_that_is_made_later_takes_nothing_away(tmp_path):
-    """After the recorder has looked, which is some 50 ms after first sight."""
+    """After the recorder has looked, and before it is sure of what it saw, which takes a second."""
     with loop_file_system("ext4", tmp_path) as system:
         file = system.place / "half"
         write_sparse(file, [(0, 4 * MIB)], 8 * MIB)
-        later = "import time; time.sleep(0.7); libc.fallocate(fd, 3, 0, size // 2)"
-        trace, number, _ = recorded(tmp_path / "t", file, MAKES_HOLES + later, 8 * MIB)
+        later = f"os.read(looks, 4096); time.sleep(0.5); {PUNCH}"
+        program = f"{BEFORE_FIRST_SIGHT}{WATCH_THE_RECORDER}{FIRST_SIGHT}{later}"
+        trace, number, _ = recorded(tmp_path / "t", file, program, 8 * MIB)
         assert data_ranges(file) == []
         assert noted(trace, number) == [(4 * MIB, 8 * MIB)]
         replay(tmp_path / "t", system.place / "image", keep_image=True)

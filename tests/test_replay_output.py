@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from typing import Any
 
 import characterize
 from tests.made_trace import made_trace, read
-from tests.running_replay import wait_until
+from tests.running_replay import lines_and_document, wait_until
 from tests.straced import ENGINE, needs_engine
 
 pytestmark = needs_engine
@@ -48,8 +47,7 @@ class Unread:
         with os.fdopen(self.output, closefd=False) as stream:
             text = stream.read()
         assert self.process.wait(timeout=30) == 0
-        begin = text.index("{\n")
-        return [json.loads(line) for line in text[:begin].splitlines() if line], json.loads(text[begin:])
+        return lines_and_document(text.lstrip("\n"))
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from characterize.workload import Workload
 from flextrace.main import main
 from flextrace.runs import measuring
 from replayer.run import replay
-from replayer.running.binaries import find_binary
 from replayer.running.confine import MemoryGroup
 from selfscale.explore import Exploration
 from selfscale.exploring.plan import Settings
@@ -20,21 +19,17 @@ from selfscale.measure import measure
 from selfscale.measuring.access import BUFFERED
 from selfscale.profile import Profile
 from selfscale.profiles.conclusions import file_cache_bytes
+from tests.straced import needs_engine
 from tests.synthetic_machine import MIB
 
 PREDICT = ["--unique-bytes", "4M", "--seq-frac", "0.5", "--read-frac", "1", "--size-mean", "16K", "--process-num", "1"]
 
 
-def needs_engine():
-    try:
-        find_binary("flextrace-replay")
-    except FlextraceError as error:
-        pytest.skip(str(error))
+pytestmark = needs_engine
 
 
 def test_small_real_profile(tmp_path):
     """Everything but the confinement: trace, engine, stop rule, exploration, on a cache size that is only assumed."""
-    needs_engine()
     image = tmp_path / "image"
     image.mkdir()
     settings = Settings(cache_bytes=8 * MIB, budget_s=12.0, cpus=1)
@@ -56,7 +51,6 @@ def test_small_real_profile(tmp_path):
 
 
 def test_a_real_point_begins_with_what_a_cache_holds_of_its_files(tmp_path, monkeypatch):
-    needs_engine()
     monkeypatch.setattr("selfscale.measure.cache_limit_bytes", lambda limit: 1 * MIB)
     documents = []
 
@@ -69,7 +63,6 @@ def test_a_real_point_begins_with_what_a_cache_holds_of_its_files(tmp_path, monk
 
 
 def test_reads_and_writes_of_a_real_point_are_as_asked(tmp_path):
-    needs_engine()
     point = measure(Workload(4 * MIB, 0.5, 0.75, 16384.0, 2.0), tmp_path / "image", max_seconds=0.6, min_seconds=0.2)
     reads, writes = (point.response_time[name]["count"] for name in ("read", "write"))
     assert reads / (reads + writes) == pytest.approx(0.75, abs=0.02)
@@ -78,7 +71,6 @@ def test_reads_and_writes_of_a_real_point_are_as_asked(tmp_path):
 @pytest.mark.root
 def test_boundary_is_the_limit_of_the_memory_group(tmp_path):
     """With --memory the effective size of the page cache that is found is within 15 % of the limit."""
-    needs_engine()
     try:
         with MemoryGroup(128 * MIB):
             pass

@@ -12,13 +12,8 @@ from selfscale.exploring.self_scaling import RUN_S_MIN
 from selfscale.measuring.storage import ROLE, probes
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.parallel
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_informative(monkeypatch):
-    """What is measured off the curves has nothing to do with this."""
-    monkeypatch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
+pytest_plugins = ["only_curves"]
+pytestmark = [pytest.mark.parallel, pytest.mark.usefixtures("only_curves")]
 
 
 def test_closing_references_run_as_long_as_before_also_where_the_curves_have_spent_their_time():

@@ -2,7 +2,6 @@
 """Measuring with writes that are made stable, really: how often the device was told to flush, and what it costs."""
 
 import json
-import os
 
 import pytest
 
@@ -18,7 +17,8 @@ from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted
 from tests.straced import ENGINE, needs_engine, needs_strace, strace
 
-pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
+pytest_plugins = ["brief_points"]
+pytestmark = [needs_engine, pytest.mark.root]
 
 MIB = 1 << 20
 PRIME = 997
@@ -88,6 +88,7 @@ def test_a_point_has_the_time_of_its_syncs_in_its_throughput(place, group, acces
     assert without.response_time["sync"]["count"] == 0
 
 
+@pytest.mark.usefixtures("brief_points")
 def test_a_profile_with_syncs_is_made_predicted_from_and_validated_with_them(place, group, tmp_path, capsys):
     directory, device = place
     path = tmp_path / "p.json"

@@ -42,8 +42,8 @@ from selfscale.measuring.storage import (
     storage_times,
 )
 from selfscale.profile import Profile
+from tests.straced import needs_engine
 from tests.synthetic_machine import Machine
-from tests.test_scale_real import needs_engine
 
 MIB = 1 << 20
 TIMES_US = {"random": 40.0, "paused": 60.0, "paused long": 90.0, "rested": 90.0, "awake": 15.0, "parallel": 55.0}
@@ -348,8 +348,8 @@ def test_processors_compute_for_as_long_as_they_should():
         assert not any(map(alive, processes))
 
 
+@needs_engine
 def test_on_real_storage(tmp_path):
-    needs_engine()
     place = Path(os.environ.get("FLEXTRACE_TEST_DIRECTORY", tmp_path))
     image = place / "image"
     image.mkdir()

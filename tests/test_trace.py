@@ -10,6 +10,7 @@ import pytest
 import characterize
 from characterize.errors import FlextraceError
 from characterize.layout import TRACE_VERSION_MINOR, HeaderFlag, RecordKind
+from tests.archived import patch
 from tests.made_trace import made_trace, read, write
 
 pytestmark = pytest.mark.parallel
@@ -30,12 +31,6 @@ def full_trace(**header):
         paths={1: "/data/" + "x" * 100},
         **header,
     )
-
-
-def patch(path, offset, data):
-    content = bytearray(path.read_bytes())
-    content[offset : offset + len(data)] = data
-    path.write_bytes(bytes(content))
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trace that is cut off while it is replayed: the run ends with its result, and its files are removed."""
 
-import json
 import os
 import subprocess
 
@@ -10,6 +9,7 @@ import pytest
 import characterize
 from characterize.layout import TRACE_HEADER_BYTES, Fileop
 from tests.made_trace import made_trace, read
+from tests.running_replay import lines_and_document
 from tests.straced import ENGINE, needs_engine, op
 from tests.told import PROGRAMS
 
@@ -40,7 +40,7 @@ def test_a_run_ends_with_its_result(tmp_path, name, left_bytes):
     os.truncate(trace, left_bytes)
     out, said = process.communicate(timeout=60)
     assert process.returncode == 3, said
-    document = json.loads(out[out.index("{\n") :])
+    document = lines_and_document(out)[1]
     operations = document["operations"]
     assert document["stopped"] == "error"
     assert any("the trace could not be read" in reason for reason in document["reasons"])

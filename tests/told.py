@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 import pytest
 
 import characterize
-from characterize.layout import IO_RUN_DELAY_SHIFT, NOT_MEASURED_U32, Fileop, IoFlag, IoOp, Source
+from characterize.layout import IO_RUN_DELAY_SHIFT, NOT_MEASURED_U32, Fileop, HeaderFlag, IoFlag, IoOp, Source
 from tests.kernel import has_tracepoint
 from tests.running_replay import children, wait_until
 
@@ -160,6 +160,13 @@ def run_recorder(
         check=False,
         **keywords,
     )
+
+
+def open_closed(trace: Path) -> characterize.Trace:
+    """A recording that came to its end."""
+    opened = characterize.open(trace)
+    assert not opened.header.flags & HeaderFlag.INCOMPLETE
+    return opened
 
 
 def without_map_iterators(said: str) -> str:
