@@ -21,6 +21,7 @@ from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.depths import NEW, depths_of
 from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_files
+from replayer.flexible.size_mean import change_size_mean
 from replayer.flexible.unavoidable import least_error
 from replayer.run import replay
 from replayer.running.binaries import find_binary
@@ -222,6 +223,34 @@ def test_smaller_requests_share_blocks_which_no_order_of_places_avoids():
     assert manifest.curve.least_error > 0.2
     # In blocks of 2 KiB nothing changed.
     assert manifest.curve.scaled_error == 0
+
+
+def test_what_makes_first_references_a_smaller_share_makes_more_hits_anywhere():
+    parent = Draft.of(willy())
+    curve, smaller = curve_of_requests(*parent.intervals()), parent.copy()
+    change_size_mean(smaller, 4096)
+    start, end, _ = smaller.intervals()
+    order, run = smaller.runs()
+    runs = [(end - start)[order[run == number]] for number in range(run.max() + 1)]
+
+    def most_blocks(size):
+        return (size + 2 * BLOCK - 1 - 512) // BLOCK
+
+    blocks = np.array([most_blocks(sizes.sum()) for sizes in runs])
+    fewest = sum(max(most, len(sizes)) for most, sizes in zip(blocks, runs, strict=True))
+    most = sum(min(most_blocks(sizes).sum(), most + len(sizes) - 1) for most, sizes in zip(blocks, runs, strict=True))
+    cuts = len(start) / 100
+    first, missed = 0.99 * (8 << 20) / BLOCK, blocks.sum() + cuts
+
+    def off(low, high):
+        return np.maximum(np.maximum(low - curve, curve - high), 0).mean()
+
+    least = least_error(curve, smaller, 8 << 20)
+    assert least == pytest.approx(
+        min(off(first / count, missed / count) for count in np.linspace(fewest, most + cuts, 2000)), abs=1e-4
+    )
+    # Each limit by itself, with as many references as suit it, is less.
+    assert least > 2 * off(first / (most + cuts), missed / fewest)
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
