@@ -23,6 +23,7 @@ from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_files
 from replayer.flexible.size_mean import change_size_mean
 from replayer.flexible.unavoidable import least_error
+from replayer.flexible.wishes import Wishes, moved
 from replayer.run import replay
 from replayer.running.binaries import find_binary
 from replayer.willy import make_trace
@@ -185,11 +186,31 @@ def test_moved_runs_go_where_data_was_used_as_long_ago(share):
     assert manifest.notes["seqFrac"]["continued_runs"] > 0
 
 
-def test_each_of_few_runs_goes_to_where_all_of_it_was_used_as_long_ago():
-    # By chance, of what they begin with alone, it was 0.106.
-    _, manifest = alter(willy(), {"seqFrac": 1.0})
+@pytest.mark.parametrize(("processes", "size", "off"), [(2, "binomial", CURVE_HELD), (1, "fixed", 0.025)])
+def test_parts_of_few_runs_go_to_depths_of_which_there_is_too_little(processes, size, off):
+    # By the depths that runs begin with it was 0.106; with one depth for each run 0.021 and 0.032.
+    _, manifest = alter(willy(processes, size), {"seqFrac": 1.0})
     assert not manifest.off
-    assert manifest.curve.mean_error < 0.03
+    assert manifest.curve.mean_error <= off
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_moved_part_of_a_run_begins_where_that_is_cut(cut):
+    generator, run = np.random.default_rng(3), np.repeat([9, 19, 29], 10)
+    wishes = Wishes(np.full(30, 5), np.zeros(30), np.zeros(30, bool), of_runs=True)
+    for _ in range(20):
+        new = moved(wishes, run, 64.0, np.array([0.0, 1.0, 0.0, 0.0]), generator, cut=cut)
+        changed = np.flatnonzero(new.depth != wishes.depth)
+        assert len(np.unique(run[changed])) == 1
+        assert ((new.depth[changed] >= 16) & (new.depth[changed] < 32)).all()
+        begins = np.flatnonzero(new.cut)
+        if cut:
+            assert changed.tolist() == list(range(begins[0], run[begins[0]] + 1))
+        else:
+            assert len(changed) == 10
+            assert not len(begins)
+    # New ones are at the last depth.
+    assert NEW in moved(wishes, run, 64.0, np.array([0.0, 0.0, 0.0, 1.0]), generator, cut=cut).depth
 
 
 @pytest.mark.parametrize("factor", [0.25, 0.5, 0.8, 2, 4])
