@@ -256,8 +256,7 @@ def _part(trace: Trace, masks: Arrays) -> tuple[Draft, Arrays]:
     first, last = _first_and_last_use(part)
     earlier = rest.copy()
     earlier.io, earlier.fileops = (
-        records[_start(records) < first.reindex(records["file"], fill_value=FOREVER_NS).to_numpy()]
-        for records in (rest.io, rest.fileops)
+        records[_start(records) < _of_files(first, records, FOREVER_NS)] for records in (rest.io, rest.fileops)
     )
     others = set(np.concatenate([rest.io["file"], rest.fileops["file"]]).tolist())
     resident = _begin(part, earlier, others, trace.arrays[RecordKind.RESIDENT])
@@ -267,8 +266,7 @@ def _part(trace: Trace, masks: Arrays) -> tuple[Draft, Arrays]:
     # What others did to a file meanwhile is gone: what is read must be there nevertheless.
     between = [
         records["file"][
-            (_start(records) >= first.reindex(records["file"], fill_value=FOREVER_NS).to_numpy())
-            & (_start(records) < last.reindex(records["file"], fill_value=0).to_numpy())
+            (_start(records) >= _of_files(first, records, FOREVER_NS)) & (_start(records) < _of_files(last, records, 0))
         ]
         for records in (rest.io, rest.fileops)
     ]
@@ -303,6 +301,11 @@ def _draft(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> Draft:
 
 def _start(records: np.ndarray) -> np.ndarray:
     return records["start_ns"].astype(np.int64)
+
+
+def _of_files(moment: pd.Series, records: np.ndarray, default: int) -> np.ndarray:
+    """Of every record that moment of its file; `default` where the part does not use it."""
+    return moment.reindex(records["file"], fill_value=default).to_numpy()
 
 
 def _first_and_last_use(part: Draft) -> tuple[pd.Series, pd.Series]:
@@ -346,10 +349,7 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
 
 def _holes(part: Draft, rest: Draft, last: pd.Series, holes: np.ndarray) -> np.ndarray:
     """HOLE records of what nobody else fills before the part uses a file for the last time."""
-    until = (
-        records[_start(records) < last.reindex(records["file"], fill_value=0).to_numpy()]
-        for records in (rest.io, rest.fileops)
-    )
+    until = (records[_start(records) < _of_files(last, records, 0)] for records in (rest.io, rest.fileops))
     uses = [(records, RowsOfFiles(records)) for records in (holes, *until)]
     left = [holes[:0]]
     for record in part.files[np.isin(part.files["file"], holes["file"])]:

@@ -15,7 +15,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import Fileop, HeaderFlag, IoOp, RecordKind
 from characterize.workload import Workload, workload_of
 from flextrace.main import main
-from replayer.synthetic.request_places import at_depth, make_stack, touch
+from replayer.flexible.place_stack import at_depth, depth_of, empty_stack, touch
 from replayer.synthetic.request_sizes import SIZE_FAMILIES, draw_sizes
 from replayer.willy import DEPTH_FAMILIES, make_trace, requests_default, requests_needed
 
@@ -245,16 +245,17 @@ def test_reuse_depth_has_the_mean_and_the_spread_of_its_family(depth, spread):
 
 def test_stack_finds_the_block_at_every_depth():
     generator = np.random.default_rng(1)
-    tree, owner, slot_of, state = make_stack(40)
+    stack = empty_stack(40)
     naive: list[int] = []
     for block in generator.integers(0, 40, 2000).tolist():
-        touch(tree, owner, slot_of, state, block)
+        touch(stack, block)
         if block in naive:
             naive.remove(block)
         naive.insert(0, block)
-        assert state[1] == len(naive)
+        assert stack.state[1] == len(naive)
         depth = int(generator.integers(len(naive)))
-        assert at_depth(tree, owner, state, depth) == naive[depth]
+        assert at_depth(stack, depth) == naive[depth]
+        assert depth_of(stack, naive[depth]) == depth
 
 
 def test_first_touches_are_spread_over_file_and_trace():

@@ -7,7 +7,8 @@ part of the footprint, as it did. So runs are placed one after the other at the 
 then on comes to the place that was used the longest ago, which no smaller cache holds. Where data is used more rarely
 than it was, everything is new until the footprint is full, and then the depths are those that make up for what is
 missed in addition. What runs find is not quite what they were to find, since they need room and stay whole; so the
-depths are corrected by what the curve is off, and tried again.
+depths are corrected by what the curve is off, and tried again. Of few runs one part after the other is moved to a depth
+of which there is too little, and stays there where the curve is nearer.
 
 Runs stay whole and go to any file that is there and on which their thread does nothing else at the time. What a file
 is used for is given up by that, and whether a read returns what was written: `replayer.flexible.unique_bytes` takes
@@ -19,7 +20,6 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,9 +29,10 @@ from characterize.counting.intervals import union_length
 from characterize.layout import Fileop, Source
 from characterize.references import BLOCK_BYTES
 from characterize.requests import is_system_path
-from replayer.flexible.curve import CURVE_HELD, POINTS, apart, curve_of_requests
+from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.depths import Requests, Room, depths_of, place_by_depth
 from replayer.flexible.draft import Draft
+from replayer.flexible.wishes import Wishes, corrected, levels, moved, wishes_of_requests, wishes_of_runs
 
 # Part of every file that may be used, by the factor, and how wrong a depth may be, as a part of the stack, for a run to
 # stay with its data (2: whatever its depth). What is best depends on how regular reuse is, and on how many runs are
@@ -47,26 +48,17 @@ FOOTPRINT_TOLERANCE, RUNS_TOLERANCE = 0.004, 0.009
 ATTEMPTS = 8
 # So many of the options are tried to the end.
 REFINED = 3
-# Of so few runs it is chance which depths the requests have that they begin with.
-FEW_RUNS = 512
-
-
-class Wishes(NamedTuple):
-    """Wished depth of every request in blocks, -1 is new; of all references the share that is to be deeper.
-
-    ``of_runs``: all requests of a run have the same.
-    """
-
-    depth: np.ndarray
-    level: np.ndarray
-    of_runs: bool
+# Of so few runs it is chance which depths the requests have that they begin with. So often a part of one is moved, as
+# long as no more references than that are placed for it.
+FEW_RUNS, MOVES, MOVED_REFERENCES = 512, 256, 10_000_000
 
 
 @dataclass(frozen=True)
 class Placement:
     """New offset and file of every request, and by how much the footprint, the runs and the curve are off.
 
-    It was made with ``options``, the ``limit`` in blocks and the ``wishes``; ``curve`` is what came of these.
+    It was made with ``options``, the ``limit`` in blocks and the ``wishes``; ``curve`` is what came of these, and
+    ``broken`` by how much seqFrac moved.
     """
 
     offset: np.ndarray
@@ -76,6 +68,7 @@ class Placement:
     limit: float
     wishes: Wishes
     curve: np.ndarray
+    broken: float
     rank: tuple[float, float, float]
 
 
@@ -86,6 +79,7 @@ def place_by_depths(
     like: Draft | None = None,
     *,
     runs_tolerance: float = RUNS_TOLERANCE,
+    cuts: float = RUNS_TOLERANCE / 2,
     least: float = 0.0,
 ) -> float:
     """Give the requests places at the depths of those of `like` (default: their own), on a footprint of `target` bytes.
@@ -100,6 +94,8 @@ def place_by_depths(
         The same requests at other places, perhaps with other sizes.
     runs_tolerance : float
         By how much seqFrac may move.
+    cuts : float
+        Up to which of that runs are cut for a nearer curve: what is more is brought back afterwards, which bends it.
     least : float
         By how much the curve is off in any case.
 
@@ -108,11 +104,8 @@ def place_by_depths(
     float
         The footprint.
     """
-    placer = _Placer(draft, target, generator, like or draft, runs_tolerance=runs_tolerance, least=least)
-    options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if placer.rarer else OPTIONS
-    every = (placer.placement(option, placer.limit, wishes) for wishes in placer.wishes for option in options)
-    tried = heapq.nsmallest(REFINED, every, key=lambda one: one.rank[1:])
-    best = min((placer.refined(one) for one in tried), key=lambda one: one.rank)
+    placer = _Placer(draft, target, generator, like or draft, runs_tolerance=runs_tolerance, cuts=cuts, least=least)
+    best = placer.best()
     draft.note("uniqueBytes", by_depth=True)
     placer.write(draft, best.offset, best.file)
     return best.unique_bytes
@@ -152,11 +145,12 @@ class _Placer:
         like: Draft,
         *,
         runs_tolerance: float,
+        cuts: float,
         least: float,
     ):
         start, end, self.file = draft.intervals()
-        self.draft, self.size = draft, end - start
-        self.runs_tolerance, self.near = runs_tolerance, least + CURVE_HELD / 2
+        self.draft, self.size, self.generator = draft, end - start, generator
+        self.runs_tolerance, self.cuts, self.near = runs_tolerance, cuts, least + CURVE_HELD / 2
         self.target, self.factor = target, target / like.unique_bytes()
         self.growth = target / draft.unique_bytes()
         self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)
@@ -174,11 +168,10 @@ class _Placer:
         self.new = min(self.limit / blocks.count.sum(), 1.0)
         self.rarer = self.new > wished.distinct / wished.count.sum() * (1 + FOOTPRINT_TOLERANCE)
         order, run = draft.runs()
+        self.order = order
         last = order[np.append(np.flatnonzero(np.diff(run)), len(run) - 1)]
-        behind = np.cumsum(blocks.count[order][::-1])[::-1]
-        after = np.append(behind[1:], 0)[np.append(np.flatnonzero(np.diff(run)), len(run) - 1)]
-        run_of, rest = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-        run_of[order], rest[order] = last[run], behind - after[run]
+        run_of = np.empty(len(order), np.int64)
+        run_of[order] = last[run]
         thread = np.unique(draft.io["thread"][draft.requests], return_inverse=True)[1]
         before, _ = draft.streams()
         sequential = draft.sequential()
@@ -197,15 +190,13 @@ class _Placer:
             before=before,
             sequential=sequential,
             run=run_of,
-            rest=rest,
+            rest=_rest(order, ~sequential, blocks.count),
         )
-        depth = np.where(self.requests.depth < 0, np.inf, self.requests.depth)
-        order = np.lexsort((generator.random(len(depth)), -depth))
-        level = np.empty(len(order))
-        level[order] = _levels(blocks.count[order])
-        self.wishes = [Wishes(self.requests.depth, level, False)]
+        self.moves = 0
+        self.wishes = [wishes_of_requests(self.requests, generator)]
         if run[-1] < FEW_RUNS:
-            self.wishes.append(_of_runs(self.requests, hits))
+            self.moves = min(MOVES, MOVED_REFERENCES // int(blocks.count.sum()))
+            self.wishes.append(wishes_of_runs(self.requests, hits))
         self.born, self.dies = self._lives()
 
     def _wished(self, like: _Blocks, count: np.ndarray, hits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -221,12 +212,10 @@ class _Placer:
             return np.where(depth < 0, -1, np.rint(depth * self.factor)).astype(np.int64)
         depth = np.where(depth < 0, like.distinct, depth)
         order = np.argsort(-depth, kind="stable")
-        curve = _levels(like.count[order])
+        curve = levels(like.count[order])
         wishes = np.lexsort((generator.random(len(depth)), -depth, hits))
         wished = np.empty(len(depth))
-        wished[wishes] = np.interp(
-            self.new + (1 - self.new) * _levels(count[wishes]), curve, depth[order].astype(float)
-        )
+        wished[wishes] = np.interp(self.new + (1 - self.new) * levels(count[wishes]), curve, depth[order].astype(float))
         return np.rint(wished * self.factor).astype(np.int64)
 
     def _lives(self) -> tuple[np.ndarray, np.ndarray]:
@@ -246,6 +235,13 @@ class _Placer:
         np.minimum.at(dies, np.searchsorted(self.names, operations["file"].astype(np.int64)), at)
         return born, dies
 
+    def best(self) -> Placement:
+        """The best of all that is tried."""
+        options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if self.rarer else OPTIONS
+        every = (self.placement(option, self.limit, wishes) for wishes in self.wishes for option in options)
+        tried = heapq.nsmallest(REFINED, every, key=lambda one: one.rank[1:])
+        return min((self.searched(self.refined(one)) for one in tried), key=lambda one: one.rank)
+
     def placement(self, options: tuple[float, float], limit: float, wishes: Wishes) -> Placement:
         """Places with room and tolerance as in `OPTIONS`, on at most about `limit` blocks, at wished depths."""
         room, tolerance = options
@@ -256,7 +252,12 @@ class _Placer:
             blocks = np.minimum(np.ceil(self.extent * self.growth * room), self.extent).astype(np.int64)
         blocks = np.maximum(blocks, self.largest)
         places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies)
-        requests = self.requests._replace(depth=wishes.depth)
+        sequential = self.requests.sequential & ~wishes.cut
+        requests = self.requests._replace(
+            depth=wishes.depth,
+            sequential=sequential,
+            rest=_rest(self.order, ~sequential, self.requests.blocks),
+        )
         offset, number = place_by_depth(
             requests, places, self.distinct, int(limit), tolerance, self.rarer, wishes.of_runs
         )
@@ -268,7 +269,7 @@ class _Placer:
         curve = curve_of_requests(offset, offset + self.size, file)
         off = max(abs(unique / self.target - 1) - self.tolerance, 0.0)
         rank = off, max(broken - self.runs_tolerance, 0.0), apart(self.curve, curve)
-        return Placement(offset, file, unique, options, limit, wishes, curve, rank)
+        return Placement(offset, file, unique, options, limit, wishes, curve, broken, rank)
 
     def refined(self, placement: Placement) -> Placement:
         """The placement on another limit and at other depths, with which it has the footprint and the curve."""
@@ -278,26 +279,25 @@ class _Placer:
             if not off and bent <= self.near:
                 break
             limit = placement.limit * (self.target / placement.unique_bytes if off else 1)
-            wishes = placement.wishes if bent <= self.near else self._corrected(placement)
+            wishes = placement.wishes
+            if bent > self.near:
+                wishes = corrected(wishes, self.requests.blocks, placement.limit, self.curve - placement.curve)
             placement = self.placement(placement.options, limit, wishes)
             best = min(best, placement, key=lambda one: one.rank)
         return best
 
-    def _corrected(self, placement: Placement) -> Wishes:
-        """Wished depths whose curve is further up, or down, by what the placement's is off."""
-        part = np.arange(POINTS + 1) / POINTS
-        wished = placement.wishes.depth
-        new = wished < 0
-        depth = np.where(new, np.inf, wished / placement.limit)
-        order = np.argsort(-depth, kind="stable")
-        deeper = np.interp(part, depth[order][::-1], _levels(self.requests.blocks[order])[::-1])
-        deeper[0] = 1.0
-        wanted = deeper.copy()
-        wanted[1:-1] += self.curve - placement.curve
-        wanted = np.minimum.accumulate(np.clip(wanted, 0, 1))
-        corrected = np.interp(placement.wishes.level, wanted[::-1], part[::-1])
-        corrected = np.where(new, wished, np.rint(corrected * placement.limit))
-        return placement.wishes._replace(depth=corrected.astype(np.int64))
+    def searched(self, best: Placement) -> Placement:
+        """The placement with parts of runs at other depths, one after the other, where that brings its curve nearer."""
+        for _ in range(self.moves):
+            if best.rank[2] <= self.near:
+                break
+            cut = best.broken + 1 / len(self.size) <= self.cuts and self.generator.random() < 0.5
+            lacking = np.maximum(_found(self.curve) - _found(best.curve), 0)
+            wishes = moved(best.wishes, self.requests.run, best.limit, lacking, self.generator, cut=cut)
+            tried = self.placement(best.options, best.limit, wishes)
+            if tried.broken <= max(best.broken, self.cuts):
+                best = min(best, tried, key=lambda one: one.rank)
+        return best
 
     @staticmethod
     def write(draft: Draft, offset: np.ndarray, file: np.ndarray) -> None:
@@ -306,23 +306,16 @@ class _Placer:
         draft.io["offset"][requests], draft.io["file"][requests] = offset, file
 
 
-def _of_runs(requests: Requests, hits: np.ndarray) -> Wishes:
-    """As many references at every depth as is wished, but all of a run at one, in the order of those they begin with.
-
-    What `hits` whatever is done is the latest. The levels are those of the runs.
-    """
-    depth = np.where(requests.depth < 0, np.inf, requests.depth)
-    _, first, run = np.unique(requests.run, return_index=True, return_inverse=True)
-    blocks = np.bincount(run.reshape(-1), requests.blocks - hits)
-    order = np.argsort(-depth[first], kind="stable")
-    of_runs = np.empty(len(order))
-    of_runs[order] = _levels(blocks[order]) * blocks.sum() / requests.blocks.sum()
-    level = of_runs[run.reshape(-1)]
-    deepest = np.argsort(-depth, kind="stable")
-    at = np.searchsorted(_levels(requests.blocks[deepest]), level)
-    return Wishes(requests.depth[deepest[np.minimum(at, len(deepest) - 1)]], level, True)
+def _rest(order: np.ndarray, begins: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    """From every request the blocks to the end of its part of a run; `order` is by stream, where parts begin."""
+    part = np.cumsum(begins[order]) - 1
+    end = np.append(np.flatnonzero(begins[order])[1:], len(order))
+    behind = np.append(np.cumsum(blocks[order][::-1])[::-1], 0)
+    rest = np.empty(len(order), np.int64)
+    rest[order] = behind[:-1] - behind[end[part]]
+    return rest
 
 
-def _levels(count: np.ndarray) -> np.ndarray:
-    """Of all references the share that stands before the middle of each of those requests, shape (n,)."""
-    return (np.cumsum(count) - count / 2) / count.sum()
+def _found(curve: np.ndarray) -> np.ndarray:
+    """Of all references the share found at each of `POINTS` depths; that of the last one is found by no cache."""
+    return -np.diff(np.concatenate([[1.0], curve, [0.0]]))

@@ -16,6 +16,7 @@ from numba.typed import Dict
 
 from characterize.counting.lru_stack import COLD, LruStack
 from characterize.references import BLOCK_BYTES
+from replayer.flexible.place_stack import Stack, at_depth, depth_of, empty_stack, next_unused, touch
 
 NEW = -1
 # Neighbours in the stack that are asked for a place: how many, and the first step as a part of the stack.
@@ -37,7 +38,8 @@ class Requests(NamedTuple):
 
     ``depth`` is wished, in blocks of the new footprint; `NEW` is a place not used before. ``low`` counts blocks from
     the first one of the file, ``inside`` bytes from the begin of the block; ``original`` is the first block that the
-    request had, of all files. ``run`` is the number of the last request of its run, ``rest`` the blocks of its run.
+    request had, of all files. ``run`` is the number of the last request of its run, ``rest`` the blocks to the end of
+    its run, or to where that is cut.
     """
 
     depth: np.ndarray
@@ -61,15 +63,6 @@ class Room(NamedTuple):
     blocks: np.ndarray
     born: np.ndarray
     dies: np.ndarray
-
-
-class Stack(NamedTuple):
-    """LRU stack of places: moment of the last use of each, place by moment, live moments (Fenwick tree)."""
-
-    moment: np.ndarray
-    owner: np.ndarray
-    tree: np.ndarray
-    unused: np.ndarray  # of a place the next one that may be unused
 
 
 class Streams(NamedTuple):
@@ -127,28 +120,27 @@ def place_by_depth(  # noqa: PLR0917
     count, files = len(requests.low), len(room.base)
     offset, file = np.empty(count, np.int64), np.empty(count, np.int64)
     places = room.base[-1] + room.blocks[-1]
-    stack = _empty(places, requests.blocks.sum())
+    stack, unused = empty_stack(places), np.arange(places + 1)
     file_of = np.empty(places, np.int32)
     for name in range(files):
         file_of[room.base[name] : room.base[name] + room.blocks[name]] = name
     now = np.full(distinct, -1, np.int64)
     streams = Streams(Dict.empty(types.int64, types.int64), np.empty(count, np.int64), np.empty(count, np.int64))
-    moment = used = 0
     for i in range(count):
-        place = -1
+        place, used = -1, stack.state[1]
         if requests.sequential[i]:
             before = requests.before[i]
             offset[i], file[i] = offset[before] + requests.size[before], file[before]
-            place = _continued(requests, room, stack, i, offset[i], file[i], used, limit)
+            place = _continued(requests, room, stack, i, offset[i], file[i], limit)
         if place < 0:
             new = requests.depth[i] == NEW or requests.depth[i] > used
             if (new or new_first) and used + requests.blocks[i] <= limit:
-                place = _unused(requests, room, stack, streams, i)
+                place = _unused(requests, room, stack, unused, streams, i)
             if place < 0 and not new:
-                place = _same(requests, room, stack, streams, i, now[requests.original[i]], file_of, used, tolerance)
+                place = _same(requests, room, stack, streams, i, now[requests.original[i]], file_of, tolerance)
             if place < 0 and used > 0:
                 depth = used if new else requests.depth[i]
-                place = _at_depth(requests, room, stack, streams, i, file_of, used, depth, whole_runs)
+                place = _at_depth(requests, room, stack, streams, i, file_of, depth, whole_runs)
             if place < 0:
                 place = _anywhere(requests, room, streams, i)
             file[i] = file_of[place]
@@ -159,9 +151,10 @@ def place_by_depth(  # noqa: PLR0917
         stream = streams.number[key]
         streams.run[stream], streams.end[stream] = requests.run[i], offset[i] + requests.size[i]
         for step in range(requests.blocks[i]):
-            used += _touch(stack, place + step, moment)
+            if stack.slot[place + step] < 0:
+                unused[place + step] = place + step + 1
+            touch(stack, place + step)
             now[requests.original[i] + step] = place + step
-            moment += 1
     return offset, file
 
 
@@ -170,30 +163,32 @@ def place_by_depth(  # noqa: PLR0917
 
 @njit(cache=True)
 def _continued(  # noqa: PLR0917
-    requests: Requests, room: Room, stack: Stack, i: int, offset: int, file: int, used: int, limit: int
+    requests: Requests, room: Room, stack: Stack, i: int, offset: int, file: int, limit: int
 ) -> int:
     """The place behind the request before; -1 where the file ends there, or nothing new may be used."""
     block = offset // BLOCK_BYTES
     last = block + requests.blocks[i] - 1
     if last >= room.blocks[file]:
         return -1
-    if stack.moment[room.base[file] + last] < 0 and used + requests.blocks[i] > limit:
+    if stack.slot[room.base[file] + last] < 0 and stack.state[1] + requests.blocks[i] > limit:
         return -1
     return room.base[file] + block
 
 
 @njit(cache=True)
-def _unused(requests: Requests, room: Room, stack: Stack, streams: Streams, i: int) -> int:
+def _unused(  # noqa: PLR0917
+    requests: Requests, room: Room, stack: Stack, unused: np.ndarray, streams: Streams, i: int
+) -> int:
     """The request's own place if that is new, else the next that is in its file, where it can be with room for it."""
     name, blocks = requests.file[i], requests.blocks[i]
     first, end = room.base[name], room.base[name] + room.blocks[name]
     place, partly = first + requests.low[i] % max(room.blocks[name] - blocks + 1, 1), -1
     for turn in range(TURNS):
-        place = next_unused(stack.unused, min(place, end))
+        place = next_unused(unused, min(place, end))
         if place + blocks > end:
-            place = next_unused(stack.unused, first)
+            place = next_unused(unused, first)
         if _fits(requests, room, streams, i, place, name):
-            if stack.moment[place + blocks - 1] < 0:
+            if stack.slot[place + blocks - 1] < 0:
                 return place
             partly = place if partly < 0 else partly
         # Behind the run that ended last it would be sequential: one further leaves a gap.
@@ -210,11 +205,10 @@ def _same(  # noqa: PLR0917
     i: int,
     place: int,
     file_of: np.ndarray,
-    used: int,
     tolerance: float,
 ) -> int:
     """Where the request's data is now, if its depth is about the wished one."""
-    if place < 0 or abs(_depth(stack, place, used) - requests.depth[i]) > tolerance * used:
+    if place < 0 or abs(depth_of(stack, place) - requests.depth[i]) > tolerance * stack.state[1]:
         return -1
     return place if _fits(requests, room, streams, i, place, file_of[place]) else -1
 
@@ -227,11 +221,11 @@ def _at_depth(  # noqa: PLR0917
     streams: Streams,
     i: int,
     file_of: np.ndarray,
-    used: int,
     depth: int,
     whole_runs: bool,
 ) -> int:
     """A place of about a depth, which is looked for nearer and further off."""
+    used = stack.state[1]
     oldest = depth >= used
     away, step = 0.0, max(used / STACK_STEPS, 1.0)
     blocks = requests.blocks[i]
@@ -244,12 +238,12 @@ def _at_depth(  # noqa: PLR0917
                 break
             away = 0.0
         if oldest:
-            rank = int(away)
+            near = used - 1 - int(away)
             away += 1.0 if nth < TURNS // 2 else step * STEP_GROWTH ** (nth - TURNS // 2)
         else:
-            rank = used - 1 - depth + int(away if nth % 2 else -away)
+            near = depth + int(-away if nth % 2 else away)
             away += 0.0 if nth % 2 else step * STEP_GROWTH ** (nth // 2)
-        found = stack.owner[_moment_of_rank(stack.tree, min(max(rank, 0), used - 1))]
+        found = at_depth(stack, min(max(near, 0), used - 1))
         name = file_of[found]
         ahead = blocks
         if whole:
@@ -258,14 +252,14 @@ def _at_depth(  # noqa: PLR0917
             place = found - back
             if place < room.base[name] or place + ahead > room.base[name] + room.blocks[name]:
                 continue
-            if stack.moment[place] < 0 or stack.moment[place + blocks - 1] < 0 or stack.moment[place + ahead - 1] < 0:
+            if stack.slot[place] < 0 or stack.slot[place + blocks - 1] < 0 or stack.slot[place + ahead - 1] < 0:
                 continue
-            off = max(abs(_depth(stack, place, used) - depth), abs(_depth(stack, place + blocks - 1, used) - depth))
+            off = max(abs(depth_of(stack, place) - depth), abs(depth_of(stack, place + blocks - 1) - depth))
             end = place + ahead - 1
             if whole_runs and whole:
                 # What was used before it comes above it until the run is there.
-                before = ahead - 1 if stack.moment[end] > stack.moment[place] else 0
-                off = max(off, abs(_depth(stack, end, used) + before - depth))
+                before = ahead - 1 if stack.slot[end] > stack.slot[place] else 0
+                off = max(off, abs(depth_of(stack, end) + before - depth))
             if off < least and _fits(requests, room, streams, i, place, name):
                 best, least = place, off
         if least <= used / NEAR + blocks:
@@ -305,72 +299,3 @@ def _fits(requests: Requests, room: Room, streams: Streams, i: int, place: int, 
 @njit(cache=True)
 def _offset(requests: Requests, room: Room, i: int, place: int, file: int) -> int:
     return (place - room.base[file]) * BLOCK_BYTES + requests.inside[i]
-
-
-# ---- the stack ----
-
-
-@njit(cache=True)
-def _empty(places: int, moments: int) -> Stack:
-    return Stack(
-        np.full(places, -1, np.int64),
-        np.empty(moments, np.int64),
-        np.zeros(moments + 1, np.int64),
-        np.arange(places + 1),
-    )
-
-
-@njit(cache=True)
-def _add(tree: np.ndarray, moment: int, amount: int) -> None:
-    node = moment + 1
-    while node < len(tree):
-        tree[node] += amount
-        node += node & -node
-
-
-@njit(cache=True)
-def _depth(stack: Stack, place: int, used: int) -> int:
-    """Distinct places that were used after the last use of this one."""
-    older, node = 0, stack.moment[place] + 1
-    while node > 0:
-        older += stack.tree[node]
-        node -= node & -node
-    return used - older
-
-
-@njit(cache=True)
-def _moment_of_rank(tree: np.ndarray, rank: int) -> int:
-    """The moment of last use before which those of `rank` other places are."""
-    node, step = 0, 1
-    while step * 2 < len(tree):
-        step *= 2
-    while step:
-        if node + step < len(tree) and tree[node + step] <= rank:
-            node += step
-            rank -= tree[node]
-        step //= 2
-    return node
-
-
-@njit(cache=True)
-def _touch(stack: Stack, place: int, moment: int) -> int:
-    """Make a place the latest one; 1 if it was never used."""
-    new = stack.moment[place] < 0
-    if new:
-        stack.unused[place] = place + 1
-    else:
-        _add(stack.tree, stack.moment[place], -1)
-    stack.moment[place], stack.owner[moment] = moment, place
-    _add(stack.tree, moment, 1)
-    return 1 if new else 0
-
-
-@njit(cache=True)
-def next_unused(unused: np.ndarray, place: int) -> int:
-    """The first place from `place` on that was never used (union-find)."""
-    root = place
-    while unused[root] != root:
-        root = unused[root]
-    while unused[place] != root and place != root:
-        unused[place], place = root, unused[place]
-    return root

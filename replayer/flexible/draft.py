@@ -118,6 +118,11 @@ class Draft:
         """The parameter, exactly."""
         return union_length(*self.intervals())
 
+    def file_ends(self) -> np.ndarray:
+        """Of every request where the last one of its file ends, int64, shape (n,)."""
+        _, end, file = self.intervals()
+        return pd.Series(end).groupby(file).transform("max").to_numpy()
+
     def streams(self) -> tuple[np.ndarray, np.ndarray]:
         """Request before and request behind every request in its stream (thread, file), as numbers of requests.
 

@@ -84,11 +84,9 @@ def fold_files(
     """
     start, end, file = draft.intervals()
     size = end - start
-    _, number = np.unique(file, return_inverse=True)
-    extent, largest = np.zeros(number.max() + 1, np.int64), np.zeros(number.max() + 1, np.int64)
-    np.maximum.at(extent, number, end)
-    np.maximum.at(largest, number, size)
-    large = (extent >= requests_min * size.mean())[number]
+    extent = draft.file_ends()
+    largest = pd.Series(size).groupby(file).transform("max").to_numpy()
+    large = extent >= requests_min * size.mean()
     if not large.any():
         return float(draft.unique_bytes())
     grid = draft.alignment(file, start)
@@ -96,11 +94,11 @@ def fold_files(
     if unrolled:
         _, _, turn = turns_of(draft)
         whole = np.maximum(grid, BLOCK_BYTES)
-        place = start + turn * (-(-extent[number] // whole) * whole)
+        place = start + turn * (-(-extent // whole) * whole)
 
     def folded(factor: float) -> tuple[float, np.ndarray]:
         period = np.minimum(extent.max() / factor, extent) if to_one_size else extent / factor
-        period = np.maximum(period, largest)[number]
+        period = np.maximum(period, largest)
         step = np.where(period >= LARGE_BLOCKS * BLOCK_BYTES, np.maximum(grid, BLOCK_BYTES), grid)
         period = -(-period // step).astype(np.int64) * step
         shift = np.where(large, place % period - start, 0)

@@ -90,7 +90,7 @@ def _nearest_curve(parent: Draft, target: float, generator: np.random.Generator)
                 tried = plain.copy()
                 tried.notes = {"seqFrac": dict(plain.notes["seqFrac"])}
                 room = max(ACCEPTED - abs(float(plain.sequential().mean()) - target), 0.0)
-                place_by_depths(tried, footprint, generator, parent, runs_tolerance=room)
+                place_by_depths(tried, footprint, generator, parent, runs_tolerance=room, cuts=room)
             off = abs(float(tried.sequential().mean()) - target)
             bent = apart(curve, curve_of_requests(*tried.intervals()))
             rank = max(off - ACCEPTED, 0.0), bent
@@ -277,9 +277,7 @@ def _continue(draft: Draft, more: int, generator: np.random.Generator, *, on_new
     sequential = draft.sequential()
     new = np.isin(file, np.concatenate([draft.created(), draft.reborn()]))
     free = generator.permutation(np.flatnonzero(~sequential & (before >= 0) & (on_new_files | ~new)))
-    _, number = np.unique(file, return_inverse=True)
-    extent = np.zeros(number.max() + 1, np.int64)
-    np.maximum.at(extent, number, end)
+    extent = draft.file_ends()
     order, run = draft.runs()
     run_bytes = np.bincount(run, weights=(end - start)[order]).astype(np.int64)
     length = np.empty(len(start), np.int64)
@@ -292,7 +290,7 @@ def _continue(draft: Draft, more: int, generator: np.random.Generator, *, on_new
     for _ in range(ROUNDS * 2):
         wished[:] = False
         wished[free[:count]] = True
-        moved = continue_runs(start, end - start, before, sequential, wished, length, extent[number])
+        moved = continue_runs(start, end - start, before, sequential, wished, length, extent)
         here = before >= 0
         gained = int((here & (moved == moved[before] + (end - start)[before])).sum()) - int(sequential.sum())
         if abs(more - gained) < abs(more - reached):

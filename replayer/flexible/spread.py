@@ -88,8 +88,4 @@ def spread_by_unrolling(draft: Draft, target: float, generator: np.random.Genera
 
 def _extents(draft: Draft) -> np.ndarray:
     """Of every request the length of its file, rounded up; int64, shape (n,)."""
-    _, end, file = draft.intervals()
-    _, number = np.unique(file, return_inverse=True)
-    extent = np.zeros(number.max() + 1, np.int64)
-    np.maximum.at(extent, number, end)
-    return (-(-extent // ROUND_BYTES) * ROUND_BYTES)[number]
+    return -(-draft.file_ends() // ROUND_BYTES) * ROUND_BYTES

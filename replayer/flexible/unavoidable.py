@@ -4,9 +4,10 @@
 A cache misses the first reference to every block, of which there are as many as the footprint fills at least; the
 requests have no more references than their sizes and runs allow. And it hits where a sequential request begins in the
 block in which the one before it ended a short while ago; a run has no more blocks that can be missed than its bytes
-reach, and at least as many references as requests. Both follow from the footprint and from the sizes, runs, order and
-alignment of the requests, where these are as far off as is tolerated. Where an alteration puts the requests has no part
-in it, so that none is excused by what it did.
+reach, and at least as many references as requests. Both are shares of the same references: more of them make the first
+ones a smaller share, and those that are hit anywhere a larger one. All follows from the footprint and from the sizes,
+runs, order and alignment of the requests, where these are as far off as is tolerated. Where an alteration puts the
+requests has no part in it, so that none is excused by what it did.
 """
 
 from __future__ import annotations
@@ -32,12 +33,17 @@ def least_error(miss_ratio: np.ndarray, draft: Draft, unique_bytes: float, *, ru
     runs_stay : bool
         Requests that are sequential stay so, and their order stays; else neither is known.
     """
-    low, high = _limits(draft, unique_bytes, runs_stay=runs_stay)
-    return float(np.maximum(np.maximum(low - miss_ratio, miss_ratio - high), 0).mean())
+    first, missed, fewest, most = _counts(draft, unique_bytes, runs_stay=runs_stay)
+    # What is off is convex in 1 / references, with bends where one of the limits meets a point of the curve.
+    bends = np.concatenate([miss_ratio / first, miss_ratio / missed])
+    part = np.clip(np.append(bends, [1 / most, 1 / fewest]), 1 / most, 1 / fewest)[:, np.newaxis]
+    low, high = np.minimum(first * part, 1), np.minimum(missed * part, 1)
+    off = np.maximum(np.maximum(low - miss_ratio, miss_ratio - high), 0).mean(axis=1)
+    return round(float(off.min()), 12)
 
 
-def _limits(draft: Draft, unique_bytes: float, *, runs_stay: bool) -> tuple[float, float]:
-    """Between which shares the miss ratio of every cache of the curve is."""
+def _counts(draft: Draft, unique_bytes: float, *, runs_stay: bool) -> tuple[float, float, float, float]:
+    """First references at least, those that any cache may miss at most; of all references how few and how many are."""
     start, end, file = draft.intervals()
     size, alignment = end - start, draft.alignment(file, start)
     alignment = np.where(start % alignment == 0, alignment, 1)
@@ -58,13 +64,14 @@ def _limits(draft: Draft, unique_bytes: float, *, runs_stay: bool) -> tuple[floa
     references = np.minimum(np.add.reduceat(most[order], first), blocks + requests - 1)
     cuts = TOLERANCE * len(start)
     references_most = min(references.sum() + cuts, most.sum())
-    low = (1 - TOLERANCE) * unique_bytes / BLOCK_BYTES / references_most
     # What was referenced since the one before must not be more than the smallest cache holds.
     before, _ = draft.streams()
     reached = np.cumsum(most)
     far = reached - most - reached[before] >= (1 - TOLERANCE) * unique_bytes // (BLOCK_BYTES * POINTS)
     _, blocks, requests = of_runs(begins | far[order])
-    return min(low, 1.0), min((blocks.sum() + cuts) / np.maximum(blocks, requests).sum(), 1.0)
+    first_references = (1 - TOLERANCE) * unique_bytes / BLOCK_BYTES
+    references_least = min(np.maximum(blocks, requests).sum(), references_most)
+    return first_references, blocks.sum() + cuts, references_least, references_most
 
 
 def _most_blocks(size: np.ndarray, alignment: np.ndarray) -> np.ndarray:

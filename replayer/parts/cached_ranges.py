@@ -16,7 +16,7 @@ from numba import njit
 from characterize.layout import RESIDENT_DTYPE, Fileop, IoFlag, IoOp, RecordKind
 from characterize.references import BLOCK_BYTES
 from characterize.response_time import MS_SYNC
-from replayer.flexible.depths import next_unused
+from replayer.flexible.place_stack import next_unused
 
 SYNCS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE)
 NEVER_NS = 2**63 - 1

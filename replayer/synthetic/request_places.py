@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from replayer.flexible.place_stack import at_depth, empty_stack, touch
+
 
 class Wishes(NamedTuple):
     """What the requests of one process are to be like, in their order.
@@ -69,9 +71,9 @@ def place(wishes: Wishes, file_units: int, largest_units: int, step: int, block_
     offsets = np.empty(count, np.int64)
     stacked = len(depths) > 0
     block_count = (file_units + block_units - 1) // block_units if stacked else 1
-    tree, owner, slot_of, state = make_stack(block_count)
+    stack = empty_stack(block_count)
     for block in wishes.primed:
-        touch(tree, owner, slot_of, state, block)
+        touch(stack, block)
     end = -1
     run_units = _units_to_next_start(sizes, starts)
     owed = 0  # starts that happened and were not wished for (negative: the reverse)
@@ -93,10 +95,10 @@ def place(wishes: Wishes, file_units: int, largest_units: int, step: int, block_
             owed -= offset == end
         else:
             offset = end
-            if stacked and depths[i] < state[1]:
+            if stacked and depths[i] < stack.state[1]:
                 for deeper in range(2):
                     if offset == end:
-                        block = at_depth(tree, owner, state, (depths[i] + deeper) % state[1])
+                        block = at_depth(stack, (depths[i] + deeper) % stack.state[1])
                         offset = min(block * block_units, file_units - sizes[i])
             if offset == end or not stacked:
                 # In debt, a run starts where it will not meet the end of the file again.
@@ -109,7 +111,7 @@ def place(wishes: Wishes, file_units: int, largest_units: int, step: int, block_
         end = offset + sizes[i]
         if stacked:
             for block in range(offset // block_units, (end - 1) // block_units + 1):
-                touch(tree, owner, slot_of, state, block)
+                touch(stack, block)
         offsets[i] = offset
     _give_away(carry, sizes, offsets, file_units, largest_units)
     return offsets
@@ -154,78 +156,3 @@ def random_place(draw: float, places: int, step: int, end: int, follower: int) -
     if high >= 0 and chosen >= high:
         chosen += 1
     return chosen * step
-
-
-# ---- LRU stack with access by depth: blocks stand in slots of time, a Fenwick tree counts the occupied slots ----
-
-
-@njit(cache=True)
-def make_stack(blocks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """An empty stack: Fenwick tree, block of every slot, slot of every block (-1: not in), and (next slot, depth)."""
-    capacity = 2 * blocks + 64
-    return (
-        np.zeros(capacity + 1, np.int64),
-        np.full(capacity, -1, np.int64),
-        np.full(blocks, -1, np.int64),
-        np.zeros(2, np.int64),
-    )
-
-
-@njit(cache=True)
-def touch(tree: np.ndarray, owner: np.ndarray, slot_of: np.ndarray, state: np.ndarray, block: int) -> None:
-    """Move a block to the top of the stack; O(log blocks)."""
-    if slot_of[block] >= 0:
-        _count(tree, slot_of[block], -1)
-        owner[slot_of[block]] = -1
-    else:
-        state[1] += 1
-    if state[0] == len(owner):
-        _compact(tree, owner, slot_of, state)
-    slot = state[0]
-    owner[slot] = block
-    slot_of[block] = slot
-    _count(tree, slot, 1)
-    state[0] += 1
-
-
-@njit(cache=True)
-def at_depth(tree: np.ndarray, owner: np.ndarray, state: np.ndarray, depth: int) -> int:
-    """The block below `depth` others; O(log blocks)."""
-    rank = state[1] - depth
-    position, bit = 0, 1
-    while bit * 2 < len(tree):
-        bit *= 2
-    while bit:
-        if position + bit < len(tree) and tree[position + bit] < rank:
-            position += bit
-            rank -= tree[position]
-        bit //= 2
-    return owner[position]
-
-
-@njit(cache=True)
-def _count(tree: np.ndarray, slot: int, change: int) -> None:
-    index = slot + 1
-    while index < len(tree):
-        tree[index] += change
-        index += index & -index
-
-
-@njit(cache=True)
-def _compact(tree: np.ndarray, owner: np.ndarray, slot_of: np.ndarray, state: np.ndarray) -> None:
-    """Close the gaps that moved blocks left behind."""
-    kept = 0
-    for slot in range(len(owner)):
-        if owner[slot] >= 0:
-            owner[kept] = owner[slot]
-            slot_of[owner[kept]] = kept
-            kept += 1
-    owner[kept:] = -1
-    tree[:] = 0
-    for index in range(1, len(tree)):
-        if index <= kept:
-            tree[index] += 1
-        parent = index + (index & -index)
-        if parent < len(tree):
-            tree[parent] += tree[index]
-    state[0] = kept

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,10 +59,12 @@ class Outcome:
         return self.manifest.curve.beyond_least
 
 
-def outcomes_of(trace: Trace, parameter: str) -> Iterator[Outcome]:
-    """Every change of a parameter."""
+def outcomes_of(trace: Trace, parameter: str, only: Sequence[str]) -> Iterator[Outcome]:
+    """Every change of a parameter, or only some."""
     changes: list[float | Relative] = list(TARGETS) if parameter in SHARES else [Relative(factor) for factor in FACTORS]
     for change in changes:
+        if only and str(change) not in only:
+            continue
         try:
             yield Outcome(str(change), alter(trace, {parameter: change})[1])
         except FlextraceError as error:
@@ -88,17 +90,7 @@ def recorded_traces(directory: Path) -> Iterator[tuple[str, Trace]]:
     fio += ["--percentage_random=60", "--bsrange=4k-64k", "--fsync=64", "--randseed=1", "--ioengine=psync"]
     commands = {
         "debit-credit": [*program, "--transactions", "2000"],
-        "GNU sort": [
-            "sort",
-            "--parallel=2",
-            "-S",
-            "4M",
-            "-T",
-            str(directory),
-            "-o",
-            str(directory / "sorted"),
-            str(text),
-        ],
+        "GNU sort": ["sort", "--parallel=2", "-S4M", f"-T{directory}", "-o", str(directory / "sorted"), str(text)],
         "fio, 2 threads": fio,
     }
     for name, command in commands.items():
@@ -109,15 +101,7 @@ def recorded_traces(directory: Path) -> Iterator[tuple[str, Trace]]:
             elif name == "debit-credit":
                 subprocess.run([*program, "--transactions", "1"], check=True, capture_output=True)
             load.mkdir(exist_ok=True)
-            recorder = [
-                str(find_binary("flextrace-record")),
-                "-o",
-                str(trace),
-                "--layer",
-                "vfs",
-                "--path",
-                str(directory),
-            ]
+            recorder = [str(find_binary("flextrace-record")), f"-o{trace}", "--layer=vfs", f"--path={directory}"]
             subprocess.run([*recorder, "--", *command], check=True, capture_output=True)
         yield name, characterize.open(trace)
 
@@ -148,10 +132,10 @@ def summary(name: str, parameter: str, outcomes: list[Outcome]) -> str:
     )
 
 
-def rows_of(trace: Trace, parameter: str, *, every: bool) -> list[Outcome]:
-    """All changes of a parameter; with `every`, each is printed."""
+def rows_of(trace: Trace, parameter: str, only: Sequence[str], *, every: bool) -> list[Outcome]:
+    """All changes of a parameter, or only some; with `every`, each is printed."""
     outcomes = []
-    for outcome in outcomes_of(trace, parameter):
+    for outcome in outcomes_of(trace, parameter, only):
         outcomes.append(outcome)
         if not every:
             continue
@@ -174,21 +158,11 @@ def main() -> int:
     parser.add_argument("--foreign", type=Path, nargs="*", default=[], help="block traces, as MQSim has them")
     parser.add_argument("--only", default="", help="only traces with this in their names")
     parser.add_argument("--parameter", choices=PARAMETERS, help="only this one")
+    parser.add_argument("--changes", nargs="*", default=[], help="only these, such as 0.25x of a size, 1.0 of a share")
     parser.add_argument("--every", action="store_true", help="print every change as well")
     arguments = parser.parse_args()
-    columns = (
-        "trace",
-        "change of",
-        "made",
-        "refused",
-        "target off",
-        "held off",
-        "curve off",
-        "held",
-        "unavoidable",
-        "in scaled blocks",
-    )
-    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+    print("| trace | change of | made | refused | target off | held off | curve off | held | unavoidable | scaled |")
+    print(f"|{'---|' * 10}", flush=True)
     off = False
     named = [*made_traces(), *recorded_traces(arguments.recordings)]
     named += [(path.stem, foreign_trace(path)) for path in arguments.foreign]
@@ -196,7 +170,7 @@ def main() -> int:
         if arguments.only not in name:
             continue
         for parameter in [arguments.parameter] if arguments.parameter else PARAMETERS:
-            outcomes = rows_of(trace, parameter, every=arguments.every)
+            outcomes = rows_of(trace, parameter, arguments.changes, every=arguments.every)
             print(summary(name, parameter, outcomes), flush=True)
             off |= any(outcome.manifest is not None and outcome.manifest.off for outcome in outcomes)
     return int(off)
