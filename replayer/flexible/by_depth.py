@@ -49,8 +49,8 @@ ATTEMPTS = 8
 # So many of the options are tried to the end.
 REFINED = 3
 # Of so few runs it is chance which depths the requests have that they begin with. So often a part of one is moved, as
-# long as no more references than that are placed for it.
-FEW_RUNS, MOVES, MOVED_REFERENCES = 512, 256, 10_000_000
+# long as no more references than that are placed for it; and no longer than so often where the curve will not be held.
+FEW_RUNS, MOVES, MOVED_REFERENCES, MOVES_IN_VAIN = 512, 256, 10_000_000, 48
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class _Placer:
         options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if self.rarer else OPTIONS
         every = (self.placement(option, self.limit, wishes) for wishes in self.wishes for option in options)
         tried = heapq.nsmallest(REFINED, every, key=lambda one: one.rank[1:])
-        return min((self.searched(self.refined(one)) for one in tried), key=lambda one: one.rank)
+        return self.searched(min((self.refined(one) for one in tried), key=lambda one: one.rank))
 
     def placement(self, options: tuple[float, float], limit: float, wishes: Wishes) -> Placement:
         """Places with room and tolerance as in `OPTIONS`, on at most about `limit` blocks, at wished depths."""
@@ -288,8 +288,11 @@ class _Placer:
 
     def searched(self, best: Placement) -> Placement:
         """The placement with parts of runs at other depths, one after the other, where that brings its curve nearer."""
-        for _ in range(self.moves):
-            if best.rank[2] <= self.near:
+        allowed = self.near + CURVE_HELD / 2
+        beyond = best.rank[2] - allowed
+        for move in range(self.moves):
+            too_slow = move >= MOVES_IN_VAIN and best.rank[2] - allowed > beyond * (1 - move / self.moves)
+            if best.rank[2] <= self.near or too_slow:
                 break
             cut = best.broken + 1 / len(self.size) <= self.cuts and self.generator.random() < 0.5
             lacking = np.maximum(_found(self.curve) - _found(best.curve), 0)
