@@ -150,7 +150,8 @@ class _Placer:
     ):
         start, end, self.file = draft.intervals()
         self.draft, self.size, self.generator = draft, end - start, generator
-        self.runs_tolerance, self.cuts, self.near = runs_tolerance, cuts, least + CURVE_HELD / 2
+        self.runs_tolerance, self.cuts = runs_tolerance, cuts
+        self.near, self.held = least + CURVE_HELD / 2, least + CURVE_HELD
         self.target, self.factor = target, target / like.unique_bytes()
         self.growth = target / draft.unique_bytes()
         self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)
@@ -288,10 +289,9 @@ class _Placer:
 
     def searched(self, best: Placement) -> Placement:
         """The placement with parts of runs at other depths, one after the other, where that brings its curve nearer."""
-        allowed = self.near + CURVE_HELD / 2
-        beyond = best.rank[2] - allowed
+        beyond = best.rank[2] - self.held
         for move in range(self.moves):
-            too_slow = move >= MOVES_IN_VAIN and best.rank[2] - allowed > beyond * (1 - move / self.moves)
+            too_slow = move >= MOVES_IN_VAIN and best.rank[2] - self.held > beyond * (1 - move / self.moves)
             if best.rank[2] <= self.near or too_slow:
                 break
             cut = best.broken + 1 / len(self.size) <= self.cuts and self.generator.random() < 0.5
