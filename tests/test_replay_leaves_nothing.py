@@ -147,6 +147,15 @@ def test_another_replay_between_layout_and_recorded_run_is_told_and_leaves_nothi
     assert list(image.iterdir()) == []
 
 
+def test_an_image_that_another_replay_makes_there_afterwards_stays(image, tmp_path):
+    """While the first one is compared with its trace and told."""
+    trace = small(tmp_path / "t.iotrace")
+    with ExitStack() as cleanup:
+        replay_in_files(trace, image, {}, cleanup)
+        replay(trace, image, keep_image=True)
+    assert (image / "f00000001").stat().st_size == 65536
+
+
 def test_a_layout_whose_result_nobody_reads_is_taken_back(image, tmp_path):
     """As where flextrace is killed meanwhile: who does not hear of the files is not going to have them removed."""
     trace = small(tmp_path / "t.iotrace", 64 << 20)

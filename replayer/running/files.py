@@ -69,9 +69,14 @@ class LaidOut:
         return self
 
     def used_by(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The result of a replay in them. If its storage does not answer, the engine removes them when that does."""
+        """The result of a replay in them, which has removed them: what is there later is another one's.
+
+        If its storage does not answer, the engine removes them when that does.
+        """
         if "unanswered" in document:
             self.mine = self._is_new = False
+        elif not os.path.exists(self._directory / IMAGE_MARKER):
+            self.mine = False
         return document
 
     def __exit__(
