@@ -135,11 +135,9 @@ void ring_deinit(struct worker *worker)
 		io_uring_queue_exit(&ring->uring);
 	if (ring->event >= 0)
 		close(ring->event);
-	/* What never came back may still be written to by the kernel: its memory stays until the process ends. */
-	for (uint32_t i = 0; i < ring->used && !ring->in_flight; i++)
+	for (uint32_t i = 0; i < ring->used; i++)
 		buffer_unmap(&ring->flights[i].read_data);
-	if (!ring->in_flight)
-		buffer_unmap(&ring->registered);
+	buffer_unmap(&ring->registered);
 	free(ring->flights);
 	free(ring->blocks_ns);
 	free(ring->free);
