@@ -18,7 +18,6 @@ enum {
 	/* In all threads. Registered memory is pinned: a confined run has that much less for its page cache. */
 	REGISTERED_BYTES_MAX = 8 << 20,
 	REGISTERED_FILES_MAX = 1024,
-	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 	RETRY_NS = 1000 * 1000,
 };
 
