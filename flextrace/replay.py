@@ -123,7 +123,10 @@ def _add_engine_arguments(group: argparse._ArgumentGroup) -> None:
         "all, requests of a thread overlap as recorded; null: keeps times and order, does nothing",
     )
     group.add_argument(
-        "--depth", type=int, metavar="N", help="at most N requests in flight per thread (default: as recorded)"
+        "--depth",
+        type=int,
+        metavar="N",
+        help="at most N requests in flight per thread (default: as recorded, or 1 for synthetic traces)",
     )
     group.add_argument(
         "--lead",

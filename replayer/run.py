@@ -102,6 +102,7 @@ def replay(
     on_interval: OnInterval | None = None,
     finish_on_signal: bool = False,
     recorder: Sequence[str] = (),
+    locked: int | None = None,
     **options: Unpack[EngineOptions],
 ) -> dict[str, Any]:
     """Run a trace in a directory.
@@ -122,6 +123,8 @@ def replay(
     recorder : sequence of str
         Command that starts the engine and records it (`replayer.running.recorder.recorder_command`). It puts the engine
         into the memory group, and its warnings become those of the document.
+    locked : int, optional
+        Descriptor of the directory, with a lock against other replays that outlasts this one.
     **options
         See `replayer.running.engine_options.EngineOptions`.
 
@@ -137,11 +140,13 @@ def replay(
         The engine refused the trace, the directory or an option, or it failed before it had a result.
     """
     command = engine_command(trace_path, directory, options)
+    if locked is not None:
+        command.append(f"--directory-descriptor={locked}")
     if recorder:
         command = [*recorder, *command]
     elif memory_group:
         command.append(f"--memory-group={memory_group.path}")
-    document, talk = _run(command, memory_group, on_interval, finish_on_signal, recorded=bool(recorder))
+    document, talk = _run(command, memory_group, on_interval, finish_on_signal, recorded=bool(recorder), locked=locked)
     if recorder:
         said = [line.removeprefix(RECORDER_TALK).removeprefix("warning: ") for line in talk.splitlines()]
         document["warnings"] += said
@@ -179,6 +184,7 @@ def _run(
     finish_on_signal: bool,
     *,
     recorded: bool,
+    locked: int | None,
 ) -> tuple[dict[str, Any], str]:
     """The document, and what was said on stderr."""
     engine: subprocess.Popen[bytes] | None = None
@@ -187,7 +193,12 @@ def _run(
             # A session of its own: an interrupt at the terminal reaches this process, which ends the engine cleanly.
             with _deferred_signals():
                 engine = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints, start_new_session=True
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=complaints,
+                    start_new_session=True,
+                    pass_fds=[] if locked is None else [locked],
                 )
             assert engine.stdout is not None
             signals: AbstractContextManager[list[int]]

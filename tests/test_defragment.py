@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A point begins with files that lie in order, whatever those before have written."""
+"""A point, and a round of a comparison, begins with files that lie in order, whatever those before have written."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import random
 
 import pytest
 
+import characterize
+from characterize.layout import IoFlag
 from characterize.workload import Workload
+from replayer.run import replay
+from selfscale.comparing.comparison_runs import Setting, measured_rows
 from selfscale.measure import evict, measure
 from selfscale.measuring.access import Access
 from selfscale.measuring.defragment import defragment
 from tests.block_device import extents, loop_device, mounted
 from tests.loop_file_system import IMAGE_BYTES, loop_file_system
+from tests.made_trace import made_trace, write
 from tests.page_cache import resident_pages
 from tests.straced import needs_engine
 
@@ -134,3 +139,29 @@ def test_a_point_begins_in_order(tmp_path):
         assert number_of_extents(file) > 50
         measure(workload.replace(read_frac=1.0), image, access=Access("direct"), max_seconds=0.3, min_seconds=0.1)
         assert number_of_extents(file) < 10
+
+
+@needs_engine
+def test_a_round_of_a_comparison_begins_in_order(tmp_path, monkeypatch):
+    pages, seen = 257, []
+    scattering = [write(PAGE_BYTES * page, PAGE_BYTES, 10 * page, flags=IoFlag.DSYNC) for page in range(0, pages, 2)]
+    files = [{"file": 1, "size_bytes": pages * PAGE_BYTES}]
+    path = characterize.write(made_trace(scattering, files=files), tmp_path / "t.iotrace")
+    refused = Workload(PAGE_BYTES, 0.0, 0.0, float(PAGE_BYTES), 2.0)  # by Willy, whose rows come from `measure`
+
+    def looked_at(trace, image, **options):
+        before = number_of_extents(image / "f00000001") if options["phase"] == "run" else None
+        result = replay(trace, image, **options)
+        if before is not None:
+            seen.append((before, number_of_extents(image / "f00000001")))
+        return result
+
+    monkeypatch.setattr("selfscale.comparing.comparison_runs.replay", looked_at)
+    with loop_file_system("btrfs", tmp_path) as system:
+        rest = {"profile": None, "memory_bytes": None, "repeat": 2, "seed": 1, "timing": "asap", "max_seconds": 1.0}
+        setting = Setting(characterize.open(path), {}, refused, directory=system.place, **rest)
+        measured_rows(setting, lambda _text: None)
+    assert len(seen) == 2
+    for before, after in seen:
+        assert before < 10
+        assert after > pages // 2

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.errors import FlextraceError
 from flextrace.main import main
 from replayer.run import prepare, replay
 from replayer.running.files import LaidOut, remove_image, replay_in_files
@@ -130,21 +129,24 @@ def test_a_recorder_that_fails_leaves_no_files(image, tmp_path, capsys, monkeypa
     assert list(image.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("between", "words"),
-    [
-        (f"{ENGINE} {{other}} --directory={{image}} >/dev/null; exec", "holds no finished image: lay it out again"),
-        ("exec flock {image}", "is used by another replay: wait for it, or give another directory"),
-    ],
-    ids=["has come and gone", "is there"],
-)
-def test_another_replay_between_layout_and_recorded_run_is_told_and_leaves_nothing(image, tmp_path, between, words):
-    """Nobody has the directory while the recorder gets ready."""
-    trace, other = small(tmp_path / "t.iotrace"), small(tmp_path / "other.iotrace", 4096)
-    script = between.format(other=other, image=image) + ' "$@"'
-    with ExitStack() as cleanup, pytest.raises(FlextraceError, match=words):
-        replay_in_files(trace, image, {}, cleanup, recorder=lambda _group: ["sh", "-c", script, "recorder"])
+def test_no_other_replay_gets_in_between_layout_and_recorded_run(image, tmp_path):
+    """While the recorder gets ready."""
+    trace, said = small(tmp_path / "t.iotrace"), tmp_path / "said"
+    script = f'{ENGINE} {trace} --directory={image} >/dev/null 2>{said}; exec "$@"'
+    with ExitStack() as cleanup:
+        recorder = ["sh", "-c", script, "recorder"]
+        assert replay_in_files(trace, image, {}, cleanup, recorder=lambda _group: recorder)["trustworthy"]
+    assert "is used by another replay: wait for it, or give another directory" in said.read_text()
     assert list(image.iterdir()) == []
+
+
+def test_an_image_that_another_replay_makes_there_afterwards_stays(image, tmp_path):
+    """While the first one is compared with its trace and told."""
+    trace = small(tmp_path / "t.iotrace")
+    with ExitStack() as cleanup:
+        replay_in_files(trace, image, {}, cleanup)
+        replay(trace, image, keep_image=True)
+    assert (image / "f00000001").stat().st_size == 65536
 
 
 def test_a_layout_whose_result_nobody_reads_is_taken_back(image, tmp_path):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a command line into what is to be replayed, where and how.
 #include <argp.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 #include "replayer/engine/ring.h"
 
 enum option_key {
-	KEY_TIMING = 0x100,
+	KEY_DIRECTORY_DESCRIPTOR = 0x100,
+	KEY_TIMING,
 	KEY_ORDER,
 	KEY_SPEED,
 	KEY_LOOP,
@@ -91,6 +93,9 @@ static const struct argp_option options[] = {
 	 2},
 	{NULL, 0, NULL, 0, "Where it begins:", 3},
 	{"directory", 'd', "DIR", 0, "Directory for the files of the replay; made if missing", 3},
+	{"directory-descriptor", KEY_DIRECTORY_DESCRIPTOR, "N", 0,
+	 "Of --directory, handed down by who has it locked, from one phase to the next (default: locks it by itself)",
+	 3},
 	{"cache", KEY_CACHE, "STATE", 0,
 	 "Page cache at the start: recorded (default), warm (everything), cold (nothing) or keep (as it is)", 3},
 	{"memory-group", KEY_MEMORY_GROUP, "DIR", 0,
@@ -244,6 +249,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case 'd':
 		arguments->directory = text;
 		return 0;
+	case KEY_DIRECTORY_DESCRIPTOR:
+		arguments->directory_descriptor = (int)parse_count("directory-descriptor", text, INT_MAX, state);
+		return 0;
 	case KEY_CACHE:
 		arguments->cache = parse_choice("cache", text, caches, state);
 		return 0;
@@ -327,6 +335,7 @@ const char *argp_program_version = "flextrace-replay " FLEXTRACE_VERSION;
 void arguments_parse(struct arguments *arguments, int count, char **values)
 {
 	*arguments = (struct arguments){
+		.directory_descriptor = -1,
 		.order = -1,
 		.data_percent = DATA_RANDOM_PERCENT,
 		.run = {.speed = 1, .computing = true, .late_limit_ns = 10 * 1000 * 1000, .others_burst_ns = 20 * 1000},

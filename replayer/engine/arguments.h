@@ -18,6 +18,7 @@ enum layout_choice { LAYOUT_ANY, LAYOUT_RECORDED };
 struct arguments {
 	const char *trace;
 	const char *directory;
+	int directory_descriptor; /* that was handed down; -1 = none */
 	struct run_options run;
 	int order; /* enum order_kind, -1 = as the trace needs */
 	int cache;

@@ -26,8 +26,8 @@ static void wait_for_time(struct worker *worker, const struct operation *operati
 	due_wait(worker, record);
 }
 
-/* Does one operation when it is due and in order, or leaves it out; false after a stop, when it is still to be done. */
-static bool take_turn(struct worker *worker, const struct operation *operation, action *act)
+/* Does one operation when it is due and in order, or leaves it out; nothing of it after a stop. */
+static void take_turn(struct worker *worker, const struct operation *operation, action *act)
 {
 	struct run *run = worker->run;
 	const union record *record = operation->record;
@@ -39,7 +39,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 	for (uint64_t place; operation_is_held(run->schedule, operation, &place) && !run_stopped(run);)
 		wait_for(worker, place, &ready);
 	if (run_stopped(run))
-		return false;
+		return;
 	if (worker->due.at_ns && due_missed(worker, record)) {
 		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
 	} else {
@@ -53,7 +53,6 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 		worker->recorded_end_ns = record_end_ns(record);
 	}
 	cursor_complete(&worker->cursor, operation, worker->completed_ns, worker->due.owed_ns);
-	return true;
 }
 
 void pass_in_turn(struct worker *worker, action *act)
@@ -65,10 +64,7 @@ void pass_in_turn(struct worker *worker, action *act)
 		cursor_prefetch(&worker->cursor);
 		if (keeps_step && lead_count(worker))
 			lead_wait(worker);
-		if (!take_turn(worker, operation, act)) {
-			cursor_back(&worker->cursor);
-			break;
-		}
+		take_turn(worker, operation, act);
 	}
 }
 

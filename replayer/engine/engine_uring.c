@@ -215,8 +215,8 @@ static bool take_flight(struct worker *worker, const struct request *request, ui
 	return true;
 }
 
-/* False after a stop, when the operation is still to be done. */
-static bool launch(struct worker *worker, const struct operation *operation, const union record *record,
+/* Nothing of it after a stop. */
+static void launch(struct worker *worker, const struct operation *operation, const union record *record,
 		   struct readiness ready)
 {
 	struct ring *ring = worker->ring;
@@ -225,11 +225,11 @@ static bool launch(struct worker *worker, const struct operation *operation, con
 
 	if (!request_prepare(worker, &record->io, operation_place(worker->run->schedule, operation), &request)) {
 		done_at_once(worker, operation, record);
-		return true;
+		return;
 	}
 	if (!take_flight(worker, &request, &index)) {
 		request_release(worker, &request);
-		return false;
+		return;
 	}
 	struct flight *flight = &ring->flights[index];
 	uint64_t end_ns = record_end_ns(record);
@@ -246,11 +246,9 @@ static bool launch(struct worker *worker, const struct operation *operation, con
 		ring->in_flight++;
 		request_start(worker, &flight->request, now_ns());
 		flight_finish(worker, index, error, now_ns());
-		return true;
-	}
-	if (batch_is_due(ring, &request))
+	} else if (batch_is_due(ring, &request)) {
 		ring_submit(worker);
-	return true;
+	}
 }
 
 /* Waits for threads that are behind, with nothing in flight whose end would be seen late. */
@@ -269,8 +267,8 @@ static struct readiness when_free(const struct worker *worker, struct readiness 
 	return ready.at_ns > worker->ring->free_ns ? ready : (struct readiness){.at_ns = worker->ring->free_ns};
 }
 
-/* False after a stop, when the operation is still to be done. */
-static bool take_turn(struct worker *worker, const struct operation *operation)
+/* Does one operation, or begins it, when it is due and in order, or leaves it out; nothing of it after a stop. */
+static void take_turn(struct worker *worker, const struct operation *operation)
 {
 	struct run *run = worker->run;
 	const union record *record = operation->record;
@@ -284,12 +282,12 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 	ring_wait_due(worker, record);
 	wait_order(worker, operation, &ready);
 	if (run_stopped(run))
-		return false;
+		return;
 	if (worker->due.at_ns && due_missed(worker, record)) {
 		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
 		done_at_once(worker, operation, record);
 	} else if (goes_by_ring(run, record)) {
-		return launch(worker, operation, record, when_free(worker, ready));
+		launch(worker, operation, record, when_free(worker, ready));
 	} else {
 		ring_submit(worker);
 		if (worker->due.at_ns)
@@ -299,7 +297,6 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 		done_at_once(worker, operation, record);
 		ring_reap(worker);
 	}
-	return true;
 }
 
 /* Everything comes back before the pass ends, except after a stop what storage does not give back. */
@@ -331,11 +328,7 @@ static const struct operation *next_operation(struct worker *worker)
 void engine_uring_pass(struct worker *worker)
 {
 	ring_start_pass(worker);
-	for (const struct operation *operation; (operation = next_operation(worker));) {
-		if (!take_turn(worker, operation)) {
-			cursor_back(&worker->cursor);
-			break;
-		}
-	}
+	for (const struct operation *operation; (operation = next_operation(worker));)
+		take_turn(worker, operation);
 	drain(worker);
 }

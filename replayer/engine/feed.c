@@ -7,8 +7,6 @@
 #include "replayer/engine/futex.h"
 #include "replayer/engine/message.h"
 
-enum { SLICE_NS = 50 * 1000 * 1000 }; /* how long a stop may go unseen */
-
 /* Waits until all threads have completed what is in a place; false after a stop. */
 static bool wait_vacant(struct segment *segment, const atomic_bool *stop)
 {

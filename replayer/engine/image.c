@@ -52,15 +52,10 @@ static int check_content(const struct image *image)
 	return -ENOTEMPTY;
 }
 
-int image_open(struct image *image)
+static int open_directory(struct image *image)
 {
 	const char *path = image->path;
 
-	if (!path) {
-		/* So that a sync of the file system has something to go to; names are refused there (ENOTDIR). */
-		image->directory = target_reopen(image->target, O_CLOEXEC);
-		return image->directory < 0 ? image->directory : 0;
-	}
 	if (mkdir(path, 0755) == 0) {
 		image->made_directory = true;
 	} else if (errno != EEXIST) {
@@ -72,8 +67,22 @@ int image_open(struct image *image)
 		complain("cannot use %s as the directory of a replay: %s", path, strerror(errno));
 		return -errno;
 	}
+	return 0;
+}
+
+int image_open(struct image *image)
+{
+	if (!image->path) {
+		/* So that a sync of the file system has something to go to; names are refused there (ENOTDIR). */
+		image->directory = target_reopen(image->target, O_CLOEXEC);
+		return image->directory < 0 ? image->directory : 0;
+	}
+	/* One that was handed down has the lock of who did that. */
+	int error = image->directory < 0 ? open_directory(image) : 0;
+	if (error)
+		return error;
 	if (flock(image->directory, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-		complain("%s is used by another replay: wait for it, or give another directory", path);
+		complain("%s is used by another replay: wait for it, or give another directory", image->path);
 		return -EBUSY;
 	}
 	return check_content(image);

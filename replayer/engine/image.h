@@ -48,7 +48,10 @@ static inline bool image_protects(const struct image *image, const struct file *
 
 void image_name(char name[static IMAGE_NAME_BYTES], bool directory, uint32_t id);
 
-/* Opens or makes the directory, if there is one; refuses one that holds anything, unless it carries the marker. */
+/*
+ * Opens or makes the directory, if there is one and it is not open, and locks it; refuses one that holds anything, unless it
+ * carries the marker.
+ */
 int image_open(struct image *image);
 
 /*

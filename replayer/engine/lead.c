@@ -5,10 +5,7 @@
 #include "replayer/engine/futex.h"
 #include "replayer/engine/worker.h"
 
-enum {
-	LOOK_NS = 50 * 1000 * 1000, /* between two looks for a stop */
-	IDLE_LOOKS_MAX = 40, /* in a row at which nothing was under way */
-};
+enum { IDLE_LOOKS_MAX = 40 }; /* in a row, SLICE_NS apart, at which nothing was under way */
 
 void lead_init(struct lead *lead, uint32_t operations, uint32_t threads)
 {
@@ -68,7 +65,7 @@ void lead_wait(struct worker *worker)
 
 	pacer_asleep(&run->pacer);
 	while (is_ahead(&worker->lead, begun = atomic_load(&lead->begun)) && !run_stopped(run)) {
-		futex_sleep(&lead->begun, begun, LOOK_NS);
+		futex_sleep(&lead->begun, begun, SLICE_NS);
 		/* All threads that wait wake up with each block: to ask all others each time would be the most that they do. */
 		if (atomic_load(&lead->begun) != begun)
 			continue;

@@ -320,7 +320,7 @@ static int replay(struct arguments *arguments)
 			       .target = on_device ? &target : NULL,
 			       .data_percent = arguments->data_percent,
 			       .keep_cached = arguments->cache == CACHE_KEEP,
-			       .directory = -1,
+			       .directory = arguments->directory_descriptor,
 			       .stop = &stop};
 	if (image.target && image_use_target(&image, &table))
 		return EXIT_FAILURE;

@@ -12,7 +12,6 @@
 enum {
 	SPIN_NS = 20 * 1000, /* about a sleep and a wake-up; a longer wait sleeps */
 	LOOK_BACK = 16, /* ranks */
-	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 };
 
 static uint64_t power_of_two(uint64_t least)

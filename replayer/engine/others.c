@@ -11,7 +11,6 @@
 enum {
 	STACK_BYTES = 64 << 10,
 	BEHIND_BURSTS_MAX = 20, /* who got no processor for longer makes up for no more than that */
-	SLICE_NS = 50 * 1000 * 1000, /* how long the end may go unseen */
 };
 
 static uint64_t thread_ns(void)

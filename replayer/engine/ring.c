@@ -18,7 +18,6 @@ enum {
 	/* In all threads. Registered memory is pinned: a confined run has that much less for its page cache. */
 	REGISTERED_BYTES_MAX = 8 << 20,
 	REGISTERED_FILES_MAX = 1024,
-	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 	RETRY_NS = 1000 * 1000,
 };
 
@@ -135,11 +134,9 @@ void ring_deinit(struct worker *worker)
 		io_uring_queue_exit(&ring->uring);
 	if (ring->event >= 0)
 		close(ring->event);
-	/* What never came back may still be written to by the kernel: its memory stays until the process ends. */
-	for (uint32_t i = 0; i < ring->used && !ring->in_flight; i++)
+	for (uint32_t i = 0; i < ring->used; i++)
 		buffer_unmap(&ring->flights[i].read_data);
-	if (!ring->in_flight)
-		buffer_unmap(&ring->registered);
+	buffer_unmap(&ring->registered);
 	free(ring->flights);
 	free(ring->blocks_ns);
 	free(ring->free);

@@ -58,6 +58,7 @@ struct ring {
 int ring_probe(void);
 
 int ring_init(struct worker *worker);
+/* With nothing in flight, to whose memory the kernel may still write. */
 void ring_deinit(struct worker *worker);
 
 /* By the worker's own thread, at the start of a pass. */

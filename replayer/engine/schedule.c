@@ -11,7 +11,6 @@
 enum {
 	THREADS_MAX = 32768,
 	THREAD_SLOTS = 2 * THREADS_MAX, /* never more than half full */
-	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 };
 
 static uint32_t *find_slot(const struct schedule *schedule, uint32_t thread)

@@ -176,12 +176,6 @@ static inline bool cursor_must_wait(struct cursor *cursor)
 	return cursor->at == cursor->end && !cursor_advance(cursor, false) && !cursor_at_end_of_pass(cursor);
 }
 
-/* The operation that came last comes again. */
-static inline void cursor_back(struct cursor *cursor)
-{
-	cursor->at--;
-}
-
 /* This thread needs the memory of a segment no longer. */
 void segment_leave(struct segment *segment);
 

@@ -10,7 +10,6 @@ enum {
 	CALIBRATION_SLEEPS = 100,
 	CALIBRATION_NS = 100 * 1000,
 	YIELDING_PER_PROCESSOR = 4, /* that spin and let others go first; of more, each waits long for its turn */
-	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 	LOOKS = 100, /* at the clock, to find out how long one takes */
 	LOST_LOOKS = 8, /* what takes as long as so many, and longer than this, is more than a look: */
 	LOST_NS = 2 * 1000,

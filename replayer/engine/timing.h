@@ -11,6 +11,8 @@
 
 enum timing { TIMING_ASAP, TIMING_THINK, TIMING_RECORDED };
 
+enum { SLICE_NS = 50 * 1000 * 1000 }; /* of a wait that a stop ends: how long that may go unseen */
+
 struct pacer {
 	uint64_t wake_up_ns; /* how late wake-ups were at worst when the run began */
 	atomic_uint_fast64_t margin_ns; /* how long before the due time to wake up and spin; 0 = nobody spins */

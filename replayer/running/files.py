@@ -2,14 +2,17 @@
 """Turns a trace into a replay in files, which are gone behind it: confined, and recorded.
 
 A recorded one is two runs of the engine, since a recording is of the run and not of its preparation: the first one lays
-out the files. Pages stay charged to whoever read them first, so the engine joins a memory group behind that.
+out the files. The directory stays locked in between. Pages stay charged to whoever read them first, so the engine joins
+a memory group behind that.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -69,9 +72,14 @@ class LaidOut:
         return self
 
     def used_by(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The result of a replay in them. If its storage does not answer, the engine removes them when that does."""
+        """The result of a replay in them, which has removed them: what is there later is another one's.
+
+        If its storage does not answer, the engine removes them when that does.
+        """
         if "unanswered" in document:
             self.mine = self._is_new = False
+        elif not os.path.exists(self._directory / IMAGE_MARKER):
+            self.mine = False
         return document
 
     def __exit__(
@@ -83,6 +91,18 @@ class LaidOut:
         if self._is_new:
             with suppress(OSError):  # it is not there, or somebody put something into it
                 self._directory.rmdir()
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[int]:
+    """A descriptor of a directory that no other replay gets while it is open, here or in an engine that inherits it."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # somebody has it, which the engine tells
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def replay_in_files(
@@ -132,7 +152,8 @@ def replay_in_files(
         built = replay(trace, directory, **(options | {"phase": "prepare"}))
         if files is not None:
             files.mine = True
-        document = run(recorder=recorder(group), **(options | {"phase": "run"}))
+        with _locked(directory) as descriptor:
+            document = run(recorder=recorder(group), locked=descriptor, **(options | {"phase": "run"}))
         document["image"]["built_bytes"] = built["image"]["built_bytes"]
     if group is not None and "unanswered" in document:
         group.let_go()

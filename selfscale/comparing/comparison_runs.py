@@ -8,6 +8,7 @@ rows would differ by when they ran.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -34,6 +35,7 @@ from replayer.willy import check_workload, make_trace
 from selfscale.comparing.comparison import COLD_TOLERANCE, Row, Sample, sample_of
 from selfscale.measure import Point, measure
 from selfscale.measuring.ageing import AGEING_S, BEYOND, age
+from selfscale.measuring.defragment import defragment
 from selfscale.measuring.scratch import scratch_directory, willy_bytes
 from selfscale.profile import Profile
 
@@ -151,8 +153,8 @@ def measured_rows(setting: Setting, say: Say) -> list[Row]:
 class _Replays:
     """Runs of one trace file, each from the page cache that it records.
 
-    The image is laid out, evicted and kept outside the memory group, and every run has a group of its own: pages stay
-    charged to the group that read them first, so a run would otherwise use its predecessor's.
+    The image is laid out, put in order, evicted and kept outside the memory group, and every run has a group of its
+    own: pages stay charged to the group that read them first, so a run would otherwise use its predecessor's.
     """
 
     def __init__(self, setting: Setting, path: Path, directory: Path, timing: str, say: Say):
@@ -162,6 +164,7 @@ class _Replays:
     def run(self) -> None:
         self._say("restoring its files" if self.results else "laying out its files")
         replay(self._path, self._directory, timing=self._timing, phase="prepare", keep_image=True)
+        defragment(self._directory, math.inf)
         self._say("running")
         with _memory_group(self._setting) as group:
             result = replay(

@@ -3,7 +3,8 @@
 
 btrfs overwrites nothing in place: every write goes to a new one, so that files which points have written at random lie
 in pieces, and how many requests a read takes depends on the points before (docs/decisions/0023). Files of applications
-are mostly written in one go, as those of points are when they are laid out. So what a point uses begins in that state.
+are mostly written in one go, as those of points are when they are laid out. So what a point uses begins in that state,
+and so do the files of each round of a comparison.
 """
 
 from __future__ import annotations
