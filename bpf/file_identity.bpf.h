@@ -74,7 +74,7 @@ enum {
 	OVERLAY_MAGIC = 0x794c7630, /* OVERLAYFS_SUPER_MAGIC */
 	SB_KERNMOUNT = 1 << 22, /* mounted by the kernel for itself: memfd, System V shared memory, pipes, sockets */
 	PAGE_BYTES = 4096,
-	PATH_DEPTH_MAX = 40, /* components and mounts; a deeper path is cut at its front */
+	PATH_STEPS_MAX = NAME_BYTES_MAX, /* components and mounts: no path has more of the former */
 };
 
 /* MODE_* */
@@ -213,7 +213,7 @@ __weak int write_path(struct ring_name *name, __u64 path_pointer, __u64 viewer_p
 		.root_mount = BPF_CORE_READ(fs, root.mnt),
 		.start = NAME_BYTES_MAX,
 	};
-	bpf_loop(PATH_DEPTH_MAX, climb, &walk, 0);
+	bpf_loop(PATH_STEPS_MAX, climb, &walk, 0);
 	name->start = walk.start;
 	name->bytes = NAME_BYTES_MAX - walk.start;
 	return 0;
