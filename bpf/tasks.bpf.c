@@ -98,7 +98,10 @@ int adopt_target(struct bpf_iter__task *context)
 	return 0;
 }
 
-/* Writes a byte where a file came in, so that the recorder can make room for the next one. */
+/*
+ * Writes a byte where a file was new, so that the recorder can make room for the next one: to judge one that is left out takes
+ * room in the ring, too.
+ */
 static __always_inline __u32 announce_file(struct file *file, struct task_struct *task, struct seq_file *seq)
 {
 	__u32 last = file_id_last;
