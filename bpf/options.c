@@ -205,11 +205,9 @@ static void parse_filter(struct options *options, int key, char *argument)
 static void parse_limit(struct options *options, const char *text)
 {
 	int cpus = libbpf_num_possible_cpus();
-	_cleanup_free_ struct topology *topology = calloc(1, sizeof(*topology));
-	if (topology)
-		topology_scan(topology);
-	uint64_t devices = topology ? topology->count : DEVICES_MAX;
-	options->trace_end_bytes = losses_bytes_max(cpus > 0 ? cpus : 1) + devices * DEVICE_JSON_BYTES;
+	_cleanup_topology_ struct topology topology = {};
+	topology_scan(&topology);
+	options->trace_end_bytes = losses_bytes_max(cpus > 0 ? cpus : 1) + (uint64_t)topology.count * DEVICE_JSON_BYTES;
 	uint64_t bytes_min = writer_limit_min(options->trace_end_bytes);
 	options->trace_bytes_max =
 		parse_bytes(text, bytes_min > TRACE_BYTES_MIN ? bytes_min : TRACE_BYTES_MIN, INT64_MAX, "largest size");

@@ -299,6 +299,7 @@ int session_record(struct session *session)
 	status_init(&session->status, session->options->quiet);
 	int exit_code = error ? fail("make", "buffers", error, "") : record(session);
 	closure_deinit(&session->closure);
+	topology_deinit(&session->topology);
 	first_sight_deinit(&session->first_sight);
 	losses_deinit(&session->losses);
 	drain_deinit(&session->drain);
