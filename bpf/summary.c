@@ -69,6 +69,17 @@ static void say_missed_runs(const struct tracer *tracer)
 				(unsigned long long)missed[i].count, missed[i].program);
 }
 
+/* There is room for what is told of the devices that were there, and some more. */
+static void say_too_large(const struct metadata *metadata)
+{
+	uint64_t bytes_max = metadata->options->trace_bytes_max;
+	uint64_t end = metadata->header->json_offset + metadata->header->json_bytes;
+	if (bytes_max && end > bytes_max)
+		fprintf(stderr,
+			"flextrace record: warning: the trace is %llu bytes larger than --max-size, as that much more is told of devices that came while it was recorded\n",
+			(unsigned long long)(end - bytes_max));
+}
+
 /* So that a shell takes it as one word. */
 static void say_word(const char *text)
 {
@@ -114,6 +125,7 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 			metadata->first_sight->residency.given_up);
 	holes_say(&metadata->first_sight->holes, stderr);
 	closure_say(metadata->closure, stderr);
+	say_too_large(metadata);
 	if (metadata->options->quiet)
 		return;
 	fprintf(stderr,

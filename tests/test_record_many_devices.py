@@ -11,6 +11,7 @@ import pytest
 from tests.told import RECORDER, open_closed
 
 DISKS = 600
+MIB = 1 << 20
 
 pytestmark = pytest.mark.records
 
@@ -56,3 +57,15 @@ def test_all_disks_are_told_and_compared(tmp_path):
     moved = {"read_bytes": 7 * 512, "write_bytes": 11 * 512}
     both = {name: {"seen": 0, "kernel": count, "ratio": 0} for name, count in moved.items()}
     assert metadata["closure"]["devices"] == dict.fromkeys(disks, both)
+
+
+def test_a_limit_that_disks_exceed_which_come_meanwhile_is_told(tmp_path):
+    """What the records have room for is known only at the beginning."""
+    trace, place = tmp_path / "t", tmp_path / "place"
+    fill = f"with open('{place}', 'wb', buffering=0) as file:\n for _ in range(20000): file.write(b'.')"
+    options = ("-o", trace, "--layer", "vfs", "--path", place, "--max-size", "1M")
+    done = run(RECORDER, *options, "--", sys.executable, "-c", f"{MADE}make({10 * DISKS})\n{fill}")
+    assert done.returncode in {0, 3}, done.stderr
+    assert open_closed(trace).header.metadata["stopped_by"] == "max-size"
+    assert trace.stat().st_size > MIB
+    assert f"the trace is {trace.stat().st_size - MIB} bytes larger than --max-size" in done.stderr
