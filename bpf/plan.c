@@ -59,6 +59,7 @@ static int say_output(const struct options *options, const char *path)
 		printf("\n");
 		summary_say_same_disk(&topology, path, place.st_dev, options->command ? getpid() : options->process,
 				      options->path_prefix, stdout);
+		summary_say_missing_prefix(options->path_prefix, stdout);
 	}
 	return exit_code;
 }

@@ -124,6 +124,9 @@ static int64_t wait_for_command(struct session *session)
 static int begin(struct session *session)
 {
 	const struct options *options = session->options;
+	/* Now, as the command may make it at once. */
+	if (!options->quiet)
+		summary_say_missing_prefix(options->path_prefix, stderr);
 	int error = tracer_attach(&session->tracer);
 	if (error)
 		return error;

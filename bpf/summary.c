@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "counters.h"
 
@@ -80,6 +81,23 @@ static void say_too_large(const struct metadata *metadata)
 			(unsigned long long)(end - bytes_max));
 }
 
+/* It may be mistyped, or be another path where the program runs. */
+static void say_unused_prefix(const struct metadata *metadata, uint64_t lost)
+{
+	const char *prefix = metadata->options->path_prefix;
+	if (*prefix && !lost && !metadata->header->count[RECORD_FILE])
+		fprintf(stderr,
+			"flextrace record: warning: no operation was on a file below %s%s: all were left out (--path takes paths as the program sees them, without symbolic links)\n",
+			prefix, access(prefix, F_OK) ? ", where nothing is" : "");
+}
+
+void summary_say_missing_prefix(const char *prefix, FILE *stream)
+{
+	if (*prefix && access(prefix, F_OK))
+		fprintf(stream, "%snote: there is no %s yet: what is below it is recorded once it is made\n",
+			stream == stderr ? "flextrace record: " : "", prefix);
+}
+
 /* So that a shell takes it as one word. */
 static void say_word(const char *text)
 {
@@ -126,6 +144,7 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 	holes_say(&metadata->first_sight->holes, stderr);
 	closure_say(metadata->closure, stderr);
 	say_too_large(metadata);
+	say_unused_prefix(metadata, lost);
 	if (metadata->options->quiet)
 		return;
 	fprintf(stderr,

@@ -90,6 +90,21 @@ def test_a_prefix_leaves_out_calls_on_other_names(tmp_path):
     assert trace.header.metadata["skips"]["filtered"] >= 11
 
 
+def test_a_prefix_that_is_made_meanwhile_is_only_noted(tmp_path):
+    place = tmp_path / "place"
+    script = f"mkdir {place}; echo 1234 > {place}/file; mkdir {tmp_path}/other"
+    done = run_recorder(tmp_path / "t", "sh", "-c", script, options=("--path", str(place)))
+    assert done.returncode == 0, done.stderr
+    assert f"there is no {place} yet" in done.stderr
+    assert "no operation was" not in done.stderr
+    # Now it is there, and nobody uses it: which is said even by who says nothing but that.
+    done = run_recorder(tmp_path / "q", "true", options=("--path", str(place), "--quiet"))
+    assert f"no operation was on a file below {place}: all" in done.stderr
+    assert " yet" not in done.stderr
+    dry = run_recorder(tmp_path / "d", "true", options=("--path", str(tmp_path / "new"), "--dry-run"))
+    assert f"there is no {tmp_path}/new yet" in dry.stdout
+
+
 # Two processes, each of which opens each file when the other does.
 OPEN_TOGETHER = """
 import mmap, os, sys
