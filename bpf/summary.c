@@ -45,6 +45,7 @@ static void say_why(const struct metadata *metadata, bool command_goes_on)
 {
 	const struct options *options = metadata->options;
 	const char *rest = command_goes_on ? "; the command goes on, unrecorded: waiting for its end" : "";
+	uint64_t tasks_left = counters_tasks_left(metadata->tracer);
 	if (metadata->stopped_by == STOP_MAX_TIME)
 		fprintf(stderr, "flextrace record: ended after %.9g s (--max-time)%s\n", options->duration_ns / 1e9,
 			rest);
@@ -53,6 +54,10 @@ static void say_why(const struct metadata *metadata, bool command_goes_on)
 			(unsigned long long)options->trace_bytes_max, rest);
 	else if (metadata->stopped_by == STOP_SIGNAL)
 		fprintf(stderr, "flextrace record: ended by a signal%s\n", rest);
+	else if (metadata->stopped_by == STOP_END && tasks_left)
+		fprintf(stderr,
+			"flextrace record: ended with %s: %llu threads that descend from it go on, unrecorded; --in-cgroup records all that is in a control group, until you end it\n",
+			options->command ? "the command" : "the process", (unsigned long long)tasks_left);
 }
 
 /*

@@ -137,6 +137,9 @@ int announce_mapped_files(struct bpf_iter__task_vma *context)
 	return 0;
 }
 
+/* Traced tasks that go on when recording ends. */
+__u64 tasks_left = 0;
+
 /* At the end of recording: what the traced tasks that still run were charged. From then on they are not traced. */
 SEC("iter/task")
 int collect_accounts(struct bpf_iter__task *context)
@@ -146,6 +149,7 @@ int collect_accounts(struct bpf_iter__task *context)
 	if (!state)
 		return 0;
 	settle_account(state, task);
+	tasks_left += !(task->flags & TASK_EXITING);
 	bpf_task_storage_delete(&tasks, task);
 	return 0;
 }
