@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "flextrace record [OPTION ...] (-p PID | --in-cgroup DIRECTORY | -- COMMAND [ARGUMENT ...])"
     parser.epilog = (
         "BYTES and SIZE may have K, M, G or T behind them, TIME ns, us, ms, s, m or h. The exit code is that of the "
-        "command; otherwise 0 ok, 1 failed, 2 usage, 3 records were lost."
+        "command, if it is not 0; otherwise 0 ok, 1 failed, 2 usage, 3 records were lost."
     )
     parser.add_argument(
         "-o",
