@@ -32,7 +32,7 @@ static __always_inline bool is_below_wanted(struct cgroup *group)
 /* The group of a task in the wanted hierarchy. */
 static __always_inline struct cgroup *group_of(struct task_struct *task)
 {
-	struct css_set *set = BPF_CORE_READ((struct task_struct___groups *)task, cgroups);
+	struct css_set *set = BPF_CORE_READ(task, cgroups);
 	if (!wanted_hierarchy)
 		return BPF_CORE_READ(set, dfl_cgrp);
 	struct list_head *next = BPF_CORE_READ(set, cgrp_links.next);

@@ -18,11 +18,9 @@
 #include "json.h"
 
 enum {
-	DISKS_MAX = 512,
 	SECTOR_BYTES = 512,
 	CALLS_TOLERATED = 16,
 	BYTES_TOLERATED = 1 << 20,
-	COMPARISONS_MAX = 6 + 2 * DISKS_MAX,
 };
 
 static const double RATIO_TOLERATED = 0.001;
@@ -73,17 +71,19 @@ static bool read_disk(const char *name, struct disk_count *disk)
 
 static void read_disks(struct disk_counts *disks, const struct tracer *tracer)
 {
-	disks->of = calloc(DISKS_MAX, sizeof(*disks->of));
+	struct disk_count disk;
 	_cleanup_closedir_ DIR *directory = opendir("/sys/block");
-	for (struct dirent *entry;
-	     disks->of && directory && disks->count < DISKS_MAX && (entry = readdir(directory));) {
-		struct disk_count *disk = &disks->of[disks->count];
-		if (entry->d_name[0] == '.' || !read_disk(entry->d_name, disk))
+	for (struct dirent *entry; directory && (entry = readdir(directory));) {
+		if (entry->d_name[0] == '.' || !read_disk(entry->d_name, &disk))
 			continue;
-		struct device_total total = counters_device(tracer, disk->device);
-		disk->seen_read_bytes = total.read_bytes;
-		disk->seen_write_bytes = total.write_bytes;
-		disks->count++;
+		struct disk_count *grown = realloc(disks->of, (disks->count + 1) * sizeof(*grown));
+		if (!grown)
+			return;
+		struct device_total total = counters_device(tracer, disk.device);
+		disk.seen_read_bytes = total.read_bytes;
+		disk.seen_write_bytes = total.write_bytes;
+		disks->of = grown;
+		disks->of[disks->count++] = disk;
 	}
 }
 
@@ -151,7 +151,8 @@ static int compare_disk(const struct closure *closure, const struct disk_count *
 /* Tasks first, then disk by disk. To be freed. */
 static struct comparison *compare_all(const struct closure *closure, int *count)
 {
-	struct comparison *all = calloc(COMPARISONS_MAX, sizeof(*all));
+	/* At most. */
+	struct comparison *all = calloc(6 + 2 * (size_t)closure->after.count, sizeof(*all));
 	*count = all ? compare_tasks(closure, all) : 0;
 	for (int i = 0; all && closure->disks_wanted && i < closure->after.count; i++)
 		*count += compare_disk(closure, &closure->after.of[i], all + *count);

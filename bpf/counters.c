@@ -120,6 +120,11 @@ uint64_t counters_files_unsent(const struct tracer *tracer)
 	return tracer->bpf->bss->files_unsent;
 }
 
+uint64_t counters_tasks_left(const struct tracer *tracer)
+{
+	return tracer->bpf->bss->tasks_left;
+}
+
 struct device_total counters_device(const struct tracer *tracer, uint32_t device)
 {
 	struct device_total total = {};

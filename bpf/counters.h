@@ -31,6 +31,8 @@ uint64_t counters_lost_beyond(const struct tracer *tracer);
 uint64_t counters_lost_for_room(const struct tracer *tracer);
 /* Files whose records found no room, and were never sent after that. */
 uint64_t counters_files_unsent(const struct tracer *tracer);
+/* Traced threads that go on after the end of recording. */
+uint64_t counters_tasks_left(const struct tracer *tracer);
 /* Nothing for a device that has completed nothing. */
 struct device_total counters_device(const struct tracer *tracer, uint32_t device);
 /* of[kind * cpu_count + cpu] for all TRACE_KINDS_MAX kinds. 0 or a negative errno. */

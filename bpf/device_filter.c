@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -86,12 +85,10 @@ static void add_mounted(struct device_filter *filter)
 int device_filter_init(struct device_filter *filter, uint32_t device)
 {
 	*filter = (struct device_filter){};
-	_cleanup_free_ struct topology *topology = calloc(1, sizeof(*topology));
-	if (!topology)
-		return -ENOMEM;
-	topology_scan(topology);
+	_cleanup_topology_ struct topology topology = {};
+	topology_scan(&topology);
 	add(filter, device);
-	add_block_devices(filter, topology);
+	add_block_devices(filter, &topology);
 	add_mounted(filter);
 	return filter->overflows ? -E2BIG : 0;
 }

@@ -30,7 +30,7 @@ __u32 file_id_last __weak = 0;
 /* Files whose FILE record found no room and has not been sent since: at the end of recording they count as lost. */
 __s64 files_unsent __weak = 0;
 
-/* How often an id was taken back or found no room: what threads know of struct files (known_file.bpf.h) is not sure then. */
+/* How often an id was taken back or not sent: what threads know of struct files (known_file.bpf.h) is not sure then. */
 __u32 ids_forgotten __weak = 0;
 
 /*
@@ -74,7 +74,7 @@ enum {
 	OVERLAY_MAGIC = 0x794c7630, /* OVERLAYFS_SUPER_MAGIC */
 	SB_KERNMOUNT = 1 << 22, /* mounted by the kernel for itself: memfd, System V shared memory, pipes, sockets */
 	PAGE_BYTES = 4096,
-	PATH_DEPTH_MAX = 40, /* components and mounts; a deeper path is cut at its front */
+	PATH_STEPS_MAX = NAME_BYTES_MAX, /* components and mounts: no path has more of the former */
 };
 
 /* MODE_* */
@@ -213,7 +213,7 @@ __weak int write_path(struct ring_name *name, __u64 path_pointer, __u64 viewer_p
 		.root_mount = BPF_CORE_READ(fs, root.mnt),
 		.start = NAME_BYTES_MAX,
 	};
-	bpf_loop(PATH_DEPTH_MAX, climb, &walk, 0);
+	bpf_loop(PATH_STEPS_MAX, climb, &walk, 0);
 	name->start = walk.start;
 	name->bytes = NAME_BYTES_MAX - walk.start;
 	return 0;
@@ -258,6 +258,21 @@ static __always_inline bool has_wanted_prefix(const struct ring_name *name)
 			return false;
 	/* /data does not mean /database; a prefix that ends in a slash does not get here (the recorder cuts it). */
 	return name->bytes == bytes || name->text[(start + bytes) & (NAME_BYTES_MAX - 1)] == '/';
+}
+
+/*
+ * The same of a file that nobody knows of yet. Where there is no room to write its path in, that comes out when its record is
+ * sent.
+ */
+static __always_inline bool has_wanted_path(struct file *file, struct task_struct *viewer)
+{
+	struct ring_name *name = filter_path_prefix_bytes ? try_reserve_event(sizeof(struct ring_name)) : NULL;
+	if (!name)
+		return true;
+	write_path(name, (__u64)&file->f_path, (__u64)viewer);
+	bool wanted = has_wanted_prefix(name);
+	bpf_ringbuf_discard(name, BPF_RB_NO_WAKEUP);
+	return wanted;
 }
 
 /* Whether the data is on no device: a direct read of it (tmpfs takes O_DIRECT since 6.6) misses no cache. */
@@ -418,8 +433,11 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 	bool is_new = false;
 	if (!known) {
 		__u32 fresh = FILE_FILTERED;
-		if (has_wanted_device(inode, mode))
-			fresh = __sync_fetch_and_add(&file_id_last, 1) + 1;
+		if (has_wanted_device(inode, mode)) {
+			__u32 next = __sync_fetch_and_add(&file_id_last, 1) + 1;
+			/* Judged before it is entered: from then on other CPUs use the id. */
+			fresh = has_wanted_path(file, viewer) ? next : FILE_FILTERED;
+		}
 		/* If another CPU was first, its id counts, and it sends the record. */
 		is_new = !bpf_map_update_elem(&file_ids, &key, &fresh, BPF_NOEXIST);
 		known = bpf_map_lookup_elem(&file_ids, &key);
@@ -432,15 +450,14 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 	if ((is_new || is_late) && id != FILE_FILTERED) {
 		/* What is late was mostly for its open. */
 		__u32 sent = send_file(file, inode, &key, id, is_late ? how | IDENTIFY_OPENED : how, viewer, now_ns);
-		if (sent != id)
+		if (sent != id) {
 			*known = sent;
-		if (sent & FILE_UNSENT) {
 			__sync_fetch_and_add(&ids_forgotten, 1);
-			if (is_new)
-				__sync_fetch_and_add(&files_unsent, 1);
-		} else if (is_late) {
-			__sync_fetch_and_add(&files_unsent, -1);
 		}
+		if (is_new && sent & FILE_UNSENT)
+			__sync_fetch_and_add(&files_unsent, 1);
+		else if (is_late && !(sent & FILE_UNSENT))
+			__sync_fetch_and_add(&files_unsent, -1);
 		id = sent & ~FILE_UNSENT;
 	}
 	if (id == FILE_FILTERED) {

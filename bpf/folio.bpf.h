@@ -37,7 +37,7 @@ static __always_inline __u32 folio_pages(const struct folio *folio)
 		return 1;
 	if (bpf_core_field_exists(((struct folio *)0)->_nr_pages))
 		return read_field(folio, _nr_pages);
-	return read_field((struct folio___before_6_15 *)folio, _folio_nr_pages);
+	return read_field(folio, _folio_nr_pages);
 }
 
 /* Slots of the tree of a file are folios, nodes (lowest bits 10), or values without data (lowest bit 1). */
@@ -51,7 +51,7 @@ static __always_inline bool slot_has_data(__u64 slot)
 /* The node of the lowest level that covers a page, or what stands there instead of it. */
 static __always_inline __u64 tree_slot(struct address_space *mapping, __u64 page)
 {
-	__u64 slot = (__u64)read_field((struct address_space___pages *)mapping, i_pages.xa_head);
+	__u64 slot = (__u64)read_field(mapping, i_pages.xa_head);
 	bool is_root = true;
 	for (int level = 0; level < TREE_LEVELS_MAX && (slot & 3) == 2 && slot > PAGE_BYTES; level++) {
 		struct xa_node *node = (struct xa_node *)(slot - 2);

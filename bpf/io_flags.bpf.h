@@ -70,7 +70,7 @@ static __always_inline __u32 ctime_io_flag(__u32 ctime_nsec)
 /* i_ctime_nsec, 0 where there is none. */
 static __always_inline __u32 ctime_nsec_of(__u64 inode_pointer)
 {
-	const struct inode___since_6_11 *inode = (const void *)inode_pointer;
+	const struct inode *inode = (const void *)inode_pointer;
 	return bpf_core_field_exists(inode->i_ctime_nsec) ? BPF_CORE_READ(inode, i_ctime_nsec) : 0;
 }
 

@@ -82,14 +82,13 @@ struct {
 
 static __always_inline struct file *registered_file(struct io_ring_ctx *ring, __u32 index)
 {
-	struct io_file_table___before_6_13 *table = (void *)&ring->file_table;
 	unsigned long pointer = 0;
 	if (index >= REGISTERED_FILES_MAX)
 		return NULL;
-	if (bpf_core_field_exists(table->files)) {
+	if (bpf_core_field_exists(ring->file_table.files)) {
 		if (index >= BPF_CORE_READ(ring, nr_user_files))
 			return NULL;
-		struct io_fixed_file *slot = BPF_CORE_READ(table, files) + index;
+		struct io_fixed_file *slot = BPF_CORE_READ(ring, file_table.files) + index;
 		pointer = BPF_CORE_READ(slot, file_ptr);
 	} else {
 		if (index >= BPF_CORE_READ(ring, file_table.data.nr))

@@ -81,8 +81,13 @@ struct super_block {
 	struct file_system_type *s_type;
 };
 
+struct xarray {
+	void *xa_head;
+};
+
 struct address_space {
 	struct inode *host;
+	struct xarray i_pages;
 	unsigned long nrpages;
 };
 
@@ -94,10 +99,7 @@ struct inode {
 	__s64 i_size;
 	struct super_block *i_sb;
 	struct address_space *i_mapping;
-};
-
-struct inode___since_6_11 {
-	__u32 i_ctime_nsec; /* since 6.13 its highest bit is no part of the time */
+	__u32 i_ctime_nsec; /* since 6.11; since 6.13 its highest bit is no part of the time */
 };
 
 struct dentry {
@@ -188,7 +190,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	struct signal_struct *signal;
 	struct task_io_accounting ioac;
-	unsigned long min_flt;
+	unsigned long min_flt, maj_flt;
 	struct sched_info sched_info; /* CONFIG_SCHED_INFO */
 	int pid;
 	int tgid;
@@ -196,16 +198,13 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct files_struct *files;
 	struct fs_struct *fs;
+	struct css_set *cgroups;
 	char comm[16];
 	void *stack;
 	unsigned int flags; /* PF_* */
-	unsigned int __state; /* TASK_*; since 5.14, before that: state */
+	unsigned int __state; /* TASK_* */
 	void *worker_private;
 	struct bio_list *bio_list; /* not NULL: a bio is being submitted by this thread */
-};
-
-struct task_struct___before_5_14 {
-	long state;
 };
 
 struct seq_file;
@@ -330,9 +329,7 @@ struct folio {
 	struct address_space *mapping;
 	unsigned long index; /* in pages */
 	unsigned int _nr_pages; /* of a large folio; since 6.15 */
-};
-struct folio___before_6_15 {
-	unsigned int _folio_nr_pages;
+	unsigned int _folio_nr_pages; /* the same, before that */
 };
 
 /* Flags are a word in a struct of its own since 6.18. */
@@ -353,21 +350,9 @@ enum pageflags {
 	PG_swapbacked,
 };
 
-struct xarray {
-	void *xa_head;
-};
-
-struct address_space___pages {
-	struct xarray i_pages;
-};
-
 struct xa_node {
 	unsigned char shift;
 	void *slots[64]; /* [16] where CONFIG_BASE_SMALL is set */
-};
-
-struct task_struct___faults {
-	unsigned long min_flt, maj_flt;
 };
 
 struct list_head {
@@ -401,10 +386,6 @@ struct css_set {
 struct cgrp_cset_link {
 	struct cgroup *cgrp;
 	struct list_head cgrp_link;
-};
-
-struct task_struct___groups {
-	struct css_set *cgroups;
 };
 
 #pragma clang attribute pop

@@ -43,15 +43,12 @@ struct io_rsrc_data {
 	struct io_rsrc_node **nodes;
 };
 
-struct io_file_table {
-	struct io_rsrc_data data;
-};
-
 struct io_fixed_file {
 	unsigned long file_ptr;
 };
 
-struct io_file_table___before_6_13 {
+struct io_file_table {
+	struct io_rsrc_data data;
 	struct io_fixed_file *files;
 };
 

@@ -293,8 +293,6 @@ static __always_inline void count_loss(__u32 kind, __u64 now_ns)
 	struct loss *loss = bpf_map_lookup_elem(&losses, &kind);
 	if (!loss)
 		return;
-	if (!loss->count)
-		loss->first_ns = now_ns;
 	loss->last_ns = now_ns;
 	__sync_fetch_and_add(&loss->count, 1);
 }

@@ -55,7 +55,7 @@ static const char documentation[] =
 	"Record the I/O of a command and everything it starts, of a running process with its threads and children, or of a control group, at the VFS layer (operations on files) and the block layer (requests of devices).\v"
 	"BYTES may have K, M, G or T behind it; TIME ns, us, ms, s, m or h.\n"
 	"\n"
-	"The command's exit status is passed on. Otherwise: 0 ok, 1 failed, 2 usage, 3 records were lost.\n"
+	"The command's exit status is passed on, if it is not 0. Otherwise: 0 ok, 1 failed, 2 usage, 3 records were lost.\n"
 	"Ctrl-C ends a recording cleanly; it reaches the command too. --max-time and --max-size end the recording and nothing else: the command goes on, and its end is waited for, without cost for it.";
 
 static const struct argp_option argp_options[] = {
@@ -64,7 +64,7 @@ static const struct argp_option argp_options[] = {
 	{"in-cgroup", OPTION_IN_CGROUP, "DIRECTORY", 0,
 	 "all tasks of this control group (version 1 or 2) and of those below it, also those that enter it later", 1},
 	{"layer", OPTION_LAYER, "LAYER", 0, "vfs, block or both (default: both)", 1},
-	{0, 0, 0, 0, "What to leave out (decided in the kernel; what is left out is counted):", 2},
+	{0, 0, 0, 0, "What to leave out (operations that are left out are counted):", 2},
 	{"device", OPTION_DEVICE, "DEVICE", 0,
 	 "all but this block device, a path or MAJOR:MINOR: requests to it, and operations on files of file systems that lie on it, its partitions, or what is stacked on them when recording begins",
 	 2},
@@ -205,11 +205,9 @@ static void parse_filter(struct options *options, int key, char *argument)
 static void parse_limit(struct options *options, const char *text)
 {
 	int cpus = libbpf_num_possible_cpus();
-	_cleanup_free_ struct topology *topology = calloc(1, sizeof(*topology));
-	if (topology)
-		topology_scan(topology);
-	uint64_t devices = topology ? topology->count : DEVICES_MAX;
-	options->trace_end_bytes = losses_bytes_max(cpus > 0 ? cpus : 1) + devices * DEVICE_JSON_BYTES;
+	_cleanup_topology_ struct topology topology = {};
+	topology_scan(&topology);
+	options->trace_end_bytes = losses_bytes_max(cpus > 0 ? cpus : 1) + (uint64_t)topology.count * DEVICE_JSON_BYTES;
 	uint64_t bytes_min = writer_limit_min(options->trace_end_bytes);
 	options->trace_bytes_max =
 		parse_bytes(text, bytes_min > TRACE_BYTES_MIN ? bytes_min : TRACE_BYTES_MIN, INT64_MAX, "largest size");

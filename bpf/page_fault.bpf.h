@@ -33,8 +33,7 @@ struct {
  */
 static __always_inline __u64 fault_number(struct task_struct *task)
 {
-	struct task_struct___faults *counts = (void *)task;
-	return counts->min_flt + counts->maj_flt;
+	return task->min_flt + task->maj_flt;
 }
 
 /* Id of the operation of the fault that runs in this thread on this inode, 0 if there is none. */

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <libgen.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,7 +41,7 @@ static int say_output(const struct options *options, const char *path)
 {
 	_cleanup_free_ char *copy = strdup(path);
 	const char *directory = copy ? dirname(copy) : ".";
-	_cleanup_free_ struct topology *topology = calloc(1, sizeof(*topology));
+	_cleanup_topology_ struct topology topology = {};
 	struct stat place;
 	int exit_code = EXIT_OK;
 
@@ -58,10 +57,9 @@ static int say_output(const struct options *options, const char *path)
 		exit_code = EXIT_FAILED;
 	} else {
 		printf("\n");
-		if (topology)
-			summary_say_same_disk(topology, path, place.st_dev,
-					      options->command ? getpid() : options->process, options->path_prefix,
-					      stdout);
+		summary_say_same_disk(&topology, path, place.st_dev, options->command ? getpid() : options->process,
+				      options->path_prefix, stdout);
+		summary_say_missing_prefix(options->path_prefix, stdout);
 	}
 	return exit_code;
 }

@@ -18,11 +18,7 @@ static __always_inline bool is_other(const struct task_struct *task)
  */
 static __always_inline bool goes_to_sleep(const struct task_struct *task, bool preempt)
 {
-	if (preempt)
-		return false;
-	if (bpf_core_field_exists(task->__state))
-		return task->__state;
-	return BPF_CORE_READ((const struct task_struct___before_5_14 *)task, state);
+	return !preempt && task->__state;
 }
 
 /* Every switch on the machine comes by here. */

@@ -116,7 +116,6 @@ _Static_assert((int)CALL_LAST <= CALL_MASK, "a call and its flags fit into a byt
 /* What was dropped on one CPU of one record kind. */
 struct loss {
 	__u64 count;
-	__u64 first_ns;
 	__u64 last_ns;
 };
 

@@ -12,6 +12,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "topology.h"
 
 enum { VIEW_BYTES = PATH_MAX + 64 };
@@ -61,19 +62,21 @@ int seen_file_stat(const struct seen_file *file, struct stat *status)
 	return !stat(file->path, status) && is_the_file(status, &file->record) ? 0 : -ENOENT;
 }
 
-/* Without moving the access time, which is a write; only the owner and CAP_FOWNER may ask for that. */
+/*
+ * Only the file itself: what is there instead by now, such as a pipe or a device, would notice that it is opened. Without
+ * moving the access time, which is a write; only the owner and CAP_FOWNER may ask for that.
+ */
 static int open_path(const char *path, const struct file_record *record)
 {
-	int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+	char link[64];
 	struct stat now;
-	int descriptor = open(path, flags | O_NOATIME);
-	if (descriptor < 0 && errno == EPERM)
-		descriptor = open(path, flags);
-	if (descriptor >= 0 && (fstat(descriptor, &now) || !is_the_file(&now, record))) {
-		close(descriptor);
+	_cleanup_close_ int found = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (found < 0 || fstat(found, &now) || !is_the_file(&now, record))
 		return -1;
-	}
-	return descriptor;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+	int descriptor = open(link, flags | O_NOATIME);
+	return descriptor < 0 && errno == EPERM ? open(link, flags) : descriptor;
 }
 
 /* The process that has named the path may have ended; then only our own view is left. */

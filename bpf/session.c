@@ -124,6 +124,9 @@ static int64_t wait_for_command(struct session *session)
 static int begin(struct session *session)
 {
 	const struct options *options = session->options;
+	/* Now, as the command may make it at once. */
+	if (!options->quiet)
+		summary_say_missing_prefix(options->path_prefix, stderr);
 	int error = tracer_attach(&session->tracer);
 	if (error)
 		return error;
@@ -299,6 +302,7 @@ int session_record(struct session *session)
 	status_init(&session->status, session->options->quiet);
 	int exit_code = error ? fail("make", "buffers", error, "") : record(session);
 	closure_deinit(&session->closure);
+	topology_deinit(&session->topology);
 	first_sight_deinit(&session->first_sight);
 	losses_deinit(&session->losses);
 	drain_deinit(&session->drain);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "counters.h"
 
@@ -44,6 +45,7 @@ static void say_why(const struct metadata *metadata, bool command_goes_on)
 {
 	const struct options *options = metadata->options;
 	const char *rest = command_goes_on ? "; the command goes on, unrecorded: waiting for its end" : "";
+	uint64_t tasks_left = counters_tasks_left(metadata->tracer);
 	if (metadata->stopped_by == STOP_MAX_TIME)
 		fprintf(stderr, "flextrace record: ended after %.9g s (--max-time)%s\n", options->duration_ns / 1e9,
 			rest);
@@ -52,6 +54,10 @@ static void say_why(const struct metadata *metadata, bool command_goes_on)
 			(unsigned long long)options->trace_bytes_max, rest);
 	else if (metadata->stopped_by == STOP_SIGNAL)
 		fprintf(stderr, "flextrace record: ended by a signal%s\n", rest);
+	else if (metadata->stopped_by == STOP_END && tasks_left)
+		fprintf(stderr,
+			"flextrace record: ended with %s: %llu threads that descend from it go on, unrecorded; --in-cgroup records all that is in a control group, until you end it\n",
+			options->command ? "the command" : "the process", (unsigned long long)tasks_left);
 }
 
 /*
@@ -67,6 +73,34 @@ static void say_missed_runs(const struct tracer *tracer)
 			fprintf(stderr,
 				"flextrace record: warning: the kernel left out %llu runs of %s, because it was running on that CPU: up to as many records are missing, numbers made from this trace are lower bounds\n",
 				(unsigned long long)missed[i].count, missed[i].program);
+}
+
+/* There is room for what is told of the devices that were there, and some more. */
+static void say_too_large(const struct metadata *metadata)
+{
+	uint64_t bytes_max = metadata->options->trace_bytes_max;
+	uint64_t end = metadata->header->json_offset + metadata->header->json_bytes;
+	if (bytes_max && end > bytes_max)
+		fprintf(stderr,
+			"flextrace record: warning: the trace is %llu bytes larger than --max-size, as that much more is told of devices that came while it was recorded\n",
+			(unsigned long long)(end - bytes_max));
+}
+
+/* It may be mistyped, or be another path where the program runs. */
+static void say_unused_prefix(const struct metadata *metadata, uint64_t lost)
+{
+	const char *prefix = metadata->options->path_prefix;
+	if (*prefix && !lost && !metadata->header->count[RECORD_FILE])
+		fprintf(stderr,
+			"flextrace record: warning: no operation was on a file below %s%s: all were left out (--path takes paths as the program sees them, without symbolic links)\n",
+			prefix, access(prefix, F_OK) ? ", where nothing is" : "");
+}
+
+void summary_say_missing_prefix(const char *prefix, FILE *stream)
+{
+	if (*prefix && access(prefix, F_OK))
+		fprintf(stream, "%snote: there is no %s yet: what is below it is recorded once it is made\n",
+			stream == stderr ? "flextrace record: " : "", prefix);
 }
 
 /* So that a shell takes it as one word. */
@@ -114,6 +148,8 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 			metadata->first_sight->residency.given_up);
 	holes_say(&metadata->first_sight->holes, stderr);
 	closure_say(metadata->closure, stderr);
+	say_too_large(metadata);
+	say_unused_prefix(metadata, lost);
 	if (metadata->options->quiet)
 		return;
 	fprintf(stderr,

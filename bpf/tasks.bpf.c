@@ -98,7 +98,10 @@ int adopt_target(struct bpf_iter__task *context)
 	return 0;
 }
 
-/* Writes a byte where a file came in, so that the recorder can make room for the next one. */
+/*
+ * Writes a byte where a file was new, so that the recorder can make room for the next one: to judge one that is left out takes
+ * room in the ring, too.
+ */
 static __always_inline __u32 announce_file(struct file *file, struct task_struct *task, struct seq_file *seq)
 {
 	__u32 last = file_id_last;
@@ -134,6 +137,9 @@ int announce_mapped_files(struct bpf_iter__task_vma *context)
 	return 0;
 }
 
+/* Traced tasks that go on when recording ends. */
+__u64 tasks_left = 0;
+
 /* At the end of recording: what the traced tasks that still run were charged. From then on they are not traced. */
 SEC("iter/task")
 int collect_accounts(struct bpf_iter__task *context)
@@ -143,6 +149,7 @@ int collect_accounts(struct bpf_iter__task *context)
 	if (!state)
 		return 0;
 	settle_account(state, task);
+	tasks_left += !(task->flags & TASK_EXITING);
 	bpf_task_storage_delete(&tasks, task);
 	return 0;
 }

@@ -108,8 +108,10 @@ const struct device *topology_device(struct topology *topology, uint32_t device)
 	for (int i = 0; i < topology->count; i++)
 		if (topology->devices[i].device == device)
 			return &topology->devices[i];
-	if (topology->count == DEVICES_MAX)
+	struct device *grown = realloc(topology->devices, (topology->count + 1) * sizeof(*grown));
+	if (!grown)
 		return NULL;
+	topology->devices = grown;
 	look_up(&topology->devices[topology->count], device);
 	return &topology->devices[topology->count++];
 }
@@ -157,4 +159,9 @@ void topology_put(const struct topology *topology, FILE *json)
 				device->slaves[slave] & 0xfffff, slave + 1 == device->slave_count ? "]" : "");
 		fprintf(json, ",\"stacked\":%s}", device->stacked ? "true" : "false");
 	}
+}
+
+void topology_deinit(struct topology *topology)
+{
+	free(topology->devices);
 }

@@ -8,7 +8,6 @@
 #include <sys/types.h>
 
 enum {
-	DEVICES_MAX = 512,
 	SLAVES_MAX = 16,
 	DEVICE_JSON_BYTES = 768, /* of one at most, with what closure.h says of it */
 };
@@ -28,7 +27,7 @@ struct device {
 
 /* Devices that are there or were seen while recording. */
 struct topology {
-	struct device devices[DEVICES_MAX];
+	struct device *devices;
 	int count;
 };
 
@@ -37,7 +36,7 @@ static inline uint32_t device_number(uint32_t major, uint32_t minor)
 	return major << 20 | minor;
 }
 
-/* Looks up a device at its first sight; NULL if the table is full. */
+/* Looks up a device at its first sight; NULL if there is no memory. Holds until the next call. */
 const struct device *topology_device(struct topology *topology, uint32_t device);
 /* The disk that carries a file system, 0 if none does (tmpfs). */
 uint32_t topology_disk_of(struct topology *topology, dev_t filesystem);
@@ -45,5 +44,8 @@ uint32_t topology_disk_of(struct topology *topology, dev_t filesystem);
 void topology_scan(struct topology *topology);
 /* The elements of a JSON array. */
 void topology_put(const struct topology *topology, FILE *json);
+void topology_deinit(struct topology *topology);
+
+#define _cleanup_topology_ __attribute__((cleanup(topology_deinit)))
 
 #endif /* FLEXTRACE_TOPOLOGY_H */

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "flextrace record [OPTION ...] (-p PID | --in-cgroup DIRECTORY | -- COMMAND [ARGUMENT ...])"
     parser.epilog = (
         "BYTES and SIZE may have K, M, G or T behind them, TIME ns, us, ms, s, m or h. The exit code is that of the "
-        "command; otherwise 0 ok, 1 failed, 2 usage, 3 records were lost."
+        "command, if it is not 0; otherwise 0 ok, 1 failed, 2 usage, 3 records were lost."
     )
     parser.add_argument(
         "-o",
@@ -150,12 +150,14 @@ def run_recorder(command: list[str]) -> int:
         Its exit status, 128 and the signal's number if it died of one.
     """
     recorder: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
-        if not recorder:
-            raise SystemExit(128 + number)
         # The same: if the recorder has it already, it is one signal for it.
-        recorder[0].send_signal(number)
+        if recorder:
+            recorder[0].send_signal(number)
+        else:
+            early.append(number)
 
     def pass_over(number: int, frame: FrameType | None) -> None:
         """What a key does reaches the recorder from the terminal; here it must only not interrupt the wait.
@@ -170,6 +172,9 @@ def run_recorder(command: list[str]) -> int:
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         recorder.append(subprocess.Popen(command))
+        # It may be there before it is known here.
+        for number in early:
+            recorder[0].send_signal(number)
         status = recorder[0].wait()
     finally:
         for number, handler in before.items():

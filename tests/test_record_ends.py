@@ -198,3 +198,11 @@ def test_no_record_comes_when_all_programs_are_detached(tmp_path):
     recorded, late = records_of("late_records", tmp_path / "file", 101)
     assert recorded
     assert not late
+
+
+def test_what_goes_on_when_the_command_has_ended_is_told(tmp_path):
+    done = run_recorder(tmp_path / "t", "sh", "-c", "sleep 1 & sleep 1 &")
+    assert done.returncode == 0, done.stderr
+    assert "ended with the command: 2 threads that descend from it go on" in done.stderr
+    done = run_recorder(tmp_path / "u", "sh", "-c", "sleep 0.01 & wait")
+    assert "ended with" not in done.stderr

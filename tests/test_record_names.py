@@ -121,3 +121,16 @@ def test_names_that_a_rename_leaves_as_they_are_are_known_after_it(tmp_path):
     }
     removed = operations.loc[operations["op"] == Fileop.UNLINK, "file"].tolist()
     assert removed == [made[f"{place}/d/x"], made[f"{place}/a"], made[f"{place}/a"]]
+
+
+def test_a_path_of_many_directories_is_whole(tmp_path):
+    """So the prefix is found in it, and the name that is removed."""
+    deep = tmp_path.joinpath(*["d"] * 60)
+    deep.mkdir(parents=True)
+    script = f"echo 1234 > {deep}/file; rm {deep}/file"
+    done = run_recorder(tmp_path / "t", "sh", "-c", script, options=("--layer", "vfs", "--path", str(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    written = trace.io.loc[trace.io["result"] == len("1234\n"), "file"].tolist()
+    assert [trace.paths[file] for file in written] == [f"{deep}/file"]
+    assert trace.fileops.loc[trace.fileops["op"] == Fileop.UNLINK, "file"].tolist() == written

@@ -90,6 +90,50 @@ def test_a_prefix_leaves_out_calls_on_other_names(tmp_path):
     assert trace.header.metadata["skips"]["filtered"] >= 11
 
 
+def test_a_prefix_that_is_made_meanwhile_is_only_noted(tmp_path):
+    place = tmp_path / "place"
+    script = f"mkdir {place}; echo 1234 > {place}/file; mkdir {tmp_path}/other"
+    done = run_recorder(tmp_path / "t", "sh", "-c", script, options=("--path", str(place)))
+    assert done.returncode == 0, done.stderr
+    assert f"there is no {place} yet" in done.stderr
+    assert "no operation was" not in done.stderr
+    # Now it is there, and nobody uses it: which is said even by who says nothing but that.
+    done = run_recorder(tmp_path / "q", "true", options=("--path", str(place), "--quiet"))
+    assert f"no operation was on a file below {place}: all" in done.stderr
+    assert " yet" not in done.stderr
+    dry = run_recorder(tmp_path / "d", "true", options=("--path", str(tmp_path / "new"), "--dry-run"))
+    assert f"there is no {tmp_path}/new yet" in dry.stdout
+
+
+# Two processes, each of which opens each file when the other does.
+OPEN_TOGETHER = """
+import mmap, os, sys
+os.chdir(sys.argv[1])
+turns = mmap.mmap(-1, 2)
+own = 1 if os.fork() else 0
+for number in range(int(sys.argv[2])):
+    turns[own] = number % 256
+    while (turns[1 - own] - number) % 256 > 127: pass
+    file = os.open(str(number), os.O_RDONLY)
+    os.read(file, 1)
+    os.close(file)
+if own: os.wait()
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_a_prefix_leaves_out_a_file_that_two_see_first(tmp_path):
+    files = 3000
+    for number in range(files):
+        (tmp_path / str(number)).touch()
+    command = ("python3", "-I", "-c", OPEN_TOGETHER, tmp_path, str(files))
+    done = run_recorder(tmp_path / "t", *command, options=("--path", str(tmp_path / "none")))
+    assert done.returncode == 0, done.stderr
+    trace = open_closed(tmp_path / "t")
+    assert (len(trace.io), len(trace.fileops)) == (0, 0)
+    assert trace.header.metadata["skips"]["filtered"] >= 2 * 3 * files
+
+
 @pytest.mark.parametrize("kind", ["ext4", "btrfs"])
 def test_a_device_leaves_out_calls_on_names_elsewhere(tmp_path, kind):
     (tmp_path / "out").mkdir()

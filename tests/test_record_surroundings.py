@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 import characterize
+from flextrace.record import run_recorder as run_verb
 from tests.running_replay import wait_until
 from tests.told import RECORDER, run_recorder
 
@@ -43,3 +44,34 @@ def test_the_command_has_the_signals_blocked_that_it_would_have(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout == alone
     assert int(alone.split()[1], 16) == sum(1 << number - 1 for number in numbers)
+
+
+OPEN_A_PIPE = """
+import os, signal, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.read(file, 1)
+os.unlink(sys.argv[1])
+os.mkfifo(sys.argv[1])
+signal.alarm(1)
+os.open(sys.argv[1], os.O_WRONLY)
+"""
+
+
+def test_a_pipe_in_the_place_of_a_file_has_no_reader(tmp_path):
+    """The recorder looks a little later what was cached of the file, and must not open what is there then."""
+    file = tmp_path / "file"
+    file.write_bytes(bytes(8192))
+    done = run_recorder(tmp_path / "t", "python3", "-I", "-c", OPEN_A_PIPE, file)
+    assert done.returncode == 128 + signal.SIGALRM, done.stderr
+
+
+def test_a_signal_while_the_recorder_is_started_ends_it(monkeypatch):
+    """It would go on by itself if whoever starts it ended instead."""
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, command):
+            super().__init__(command)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    assert run_verb(["sleep", "20"]) == 128 + signal.SIGTERM

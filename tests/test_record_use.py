@@ -57,13 +57,15 @@ def test_path_prefix_is_of_whole_components_and_without_links(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
     script = f"for d in data database; do echo 1234 > {tmp_path}/$d/file; done; echo 1 > {tmp_path}/file"
-    for prefix, expected in (("link", {"data/file": 5}), ("data/../file", {"file": 2}), ("data/new", {})):
+    for prefix, expected in (("link", {"data/file": 5}), ("data/../file", {"file": 2}), ("data/new", {}), ("dat", {})):
         done = run_recorder(tmp_path / "t", "sh", "-c", script, options=("--path", prefix, "--force"), cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         trace = open_closed(tmp_path / "t")
         assert written(trace) == {f"{tmp_path}/{name}": size for name, size in expected.items()}
         assert trace.header.metadata["skips"]["filtered"] >= 3 - len(expected)
         assert trace.header.metadata["filters"]["path"].startswith(str(tmp_path))
+        unused = f"no operation was on a file below {tmp_path}/{prefix}, where nothing is: all were left out"
+        assert (unused in done.stderr) == (not expected)
 
 
 def test_min_size_counts_what_it_leaves_out(tmp_path):

@@ -17,7 +17,15 @@ pytestmark = pytest.mark.parallel
 
 @pytest.mark.parametrize(
     ("cpus", "devices", "limit_max"),
-    [(1, 0, MIB), (2, 10, MIB), (2, 512, MIB), (128, 100, MIB), (1024, 512, 2 * MIB), (8192, 512, 9 * MIB)],
+    [
+        (1, 0, MIB),
+        (2, 10, MIB),
+        (2, 512, MIB),
+        (128, 100, MIB),
+        (1024, 512, 2 * MIB),
+        (8192, 512, 9 * MIB),
+        (2, 5000, 5 * MIB),
+    ],
 )
 def test_the_smallest_limit_holds_and_leaves_room_for_records(tmp_path, cpus, devices, limit_max):
     path = tmp_path / "t.iotrace"

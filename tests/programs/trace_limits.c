@@ -17,15 +17,18 @@
 /* As long as those of long commands; to be freed. */
 static char *make_json(int devices)
 {
-	static struct topology topology;
-	static struct disk_count disks[DEVICES_MAX];
-	struct closure closure = {.after = {disks, devices}, .disks_wanted = true};
+	struct topology topology = {calloc(devices + 1, sizeof(*topology.devices)), devices};
+	struct closure closure = {
+		.after = {calloc(devices + 1, sizeof(*closure.after.of)), devices},
+		.disks_wanted = true,
+	};
 	char *text = NULL;
 	size_t bytes;
 	FILE *json = open_memstream(&text, &bytes);
 
+	if (!topology.devices || !closure.after.of || !json)
+		return NULL;
 	fprintf(json, "%*s", 60 << 10, "");
-	topology.count = devices;
 	for (int i = 0; i < devices; i++) {
 		struct device *device = &topology.devices[i];
 
@@ -38,10 +41,12 @@ static char *make_json(int devices)
 		};
 		memset(device->name, '"', sizeof(device->name) - 1);
 		memset(device->slaves, 0xff, sizeof(device->slaves));
-		disks[i] = (struct disk_count){UINT32_MAX, 1, 1, UINT64_MAX, UINT64_MAX};
+		closure.after.of[i] = (struct disk_count){UINT32_MAX, 1, 1, UINT64_MAX, UINT64_MAX};
 	}
 	topology_put(&topology, json);
 	closure_put(&closure, json);
+	topology_deinit(&topology);
+	closure_deinit(&closure);
 	return fclose(json) ? NULL : text;
 }
 
