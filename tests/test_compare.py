@@ -16,7 +16,7 @@ import pytest
 
 import characterize
 from characterize.errors import FlextraceError
-from characterize.layout import FILE_DTYPE, IO_DTYPE, TASK_DTYPE, FileType, HeaderFlag, IoOp, RecordKind
+from characterize.layout import FILE_DTYPE, IO_DTYPE, TASK_DTYPE, FileType, HeaderFlag, IoFlag, IoOp, RecordKind
 from characterize.trace import Header, Trace
 from characterize.workload import Workload
 from selfscale.comparing.comparison import load, remarks_of
@@ -234,6 +234,19 @@ def test_the_extended_willy_is_as_cold_as_the_application(runs: Runs, tmp_path: 
     assert comparison.table.loc["willy_extended", "coldFrac"] == pytest.approx(0.16, abs=0.005)
     willy = [one for one in runs.replays if one["untimed"]]
     assert 0 < willy[0]["resident"] < 1
+
+
+def test_direct_reads_are_predicted_as_reads_from_the_device(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    cached = recording(tmp_path / "a.iotrace", resident_bytes=MIB)
+    io = cached.arrays[RecordKind.IO].copy()
+    io["flags"] |= np.uint32(IoFlag.DIRECT)
+    characterize.write(Trace(cached.header, cached.arrays | {RecordKind.IO: io}, cached.paths), tmp_path / "d.iotrace")
+    table = compare(characterize.open(tmp_path / "d.iotrace"), profile(), tmp_path, repeat=1).table
+    # Half of the bytes at 50 MB/s, the writes at 400 MB/s.
+    expected = 1 / (0.5 / 400e6 + 0.5 / 50e6)
+    assert table.loc["prediction_extended", "throughput_in_io_bytes_per_s"] == pytest.approx(expected)
 
 
 def test_willy_is_measured_in_an_aged_page_cache_as_the_points_of_a_profile_are(runs: Runs, tmp_path: Path) -> None:

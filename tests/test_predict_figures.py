@@ -245,6 +245,11 @@ def test_probes_of_cold_reads_stand_beside_what_is_predicted_of_them(noisy):
         if name in table.index:
             assert table.loc[name, "measured MB/s"] == pytest.approx(machine.throughput(workload) / 1e6, rel=0.2)
     assert table["predicted / measured"].between(0.3, 3).all()
+    for probe in record["profile"]["storage"]:
+        probe["device_reads"] = 0.3
+    warm = cold_reads([Results("ssd", record)], POINTS_FEW).set_index("probe")["predicted / measured"]
+    assert warm["parallel"] > 1.5 * table.loc["parallel", "predicted / measured"], "two thirds of the requests hit"
+    assert warm["scan"] == table.loc["scan", "predicted / measured"]
     assert not len(cold_reads([Results("ssd", {**record, "profile": noisy["profile"]})], POINTS_FEW))
 
 

@@ -48,12 +48,19 @@ def test_the_flusher_holds_up_nobody_whose_reads_are_cached():
     assert one_queue.seconds["process"] == pytest.approx(two_queues.seconds["process"], rel=0.05)
 
 
-@pytest.mark.parametrize("name", ["worker_access_s", "worker_page_s"])
-def test_kernel_threads_take_processors_and_not_the_process_that_they_serve(name):
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [
+        ("worker_read_s", ["read_frac"]),
+        ("worker_write_s", ["write_frac"]),
+        ("worker_page_s", ["read_frac", "write_frac"]),
+    ],
+)
+def test_kernel_threads_take_processors_and_not_the_process_that_they_serve(name, ways):
     idle, busy = demand(COLD, **{name: 1e-9}), demand(COLD, **{name: 1e-5})
     assert busy.seconds["process"] == pytest.approx(idle.seconds["process"])
     # Most reads miss and most writes are written back: one access and one page each.
-    moved = float(busy.read_frac[0] + busy.write_frac[0])
+    moved = sum(float(getattr(busy, way)[0]) for way in ways)
     more_s = float(busy.seconds["processors"][0] - idle.seconds["processors"][0])
     assert more_s == pytest.approx(1e-5 * moved / CONSTANTS["cpu_servers"].value, rel=0.35)
 
@@ -62,7 +69,8 @@ def test_kernel_threads_slow_many_processes_and_not_one():
     fast = {"access_read_s": 2e-5, "access_write_s": 2e-6, "sharpness": 20.0, "device_servers": 100.0}
     fast["direction_servers"] = 100.0
     alone, many = (
-        throughput(workload, **fast, worker_access_s=2e-5) / throughput(workload, **fast, worker_access_s=1e-9)
+        throughput(workload, **fast, worker_read_s=2e-5, worker_write_s=2e-5)
+        / throughput(workload, **fast, worker_read_s=1e-9, worker_write_s=1e-9)
         for workload in (COLD, COLD.replace(process_num=16.0))
     )
     assert alone > 0.95
@@ -70,7 +78,7 @@ def test_kernel_threads_slow_many_processes_and_not_one():
 
 
 def test_kernel_threads_do_nothing_for_what_is_cached():
-    slow = throughput(CACHED_READS, worker_access_s=1e-5, worker_page_s=1e-5)
+    slow = throughput(CACHED_READS, worker_read_s=1e-5, worker_write_s=1e-5, worker_page_s=1e-5)
     assert slow == pytest.approx(throughput(CACHED_READS), rel=0.02)
 
 

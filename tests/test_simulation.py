@@ -44,17 +44,21 @@ def recorded(tmp_path):
 
 
 def test_a_machine_as_the_formula_and_the_probes_say(profile):
-    predictor = Predictor(profile)
-    costs = machine_costs(
-        predictor.service_times, storage_times(profile.storage), {"read_ahead_bytes": 1 << 20, "cpus": 2}
-    )
+    predictor, environment = Predictor(profile), {"read_ahead_bytes": 1 << 20, "cpus": 2}
+    costs = machine_costs(predictor.service_times, storage_times(profile.storage), environment)
     assert costs.cache_pages * PAGE == pytest.approx(256 * MIB, rel=0.2)
     assert costs.read_ahead == (256, 320, True)
-    # The formula has where writing back begins. The kernel's two limits are 10 and 20 % of the memory by default, and
-    # writers wait from the middle on (mm/page-writeback.c, dirty_freerun_ceiling).
+    # The formula has where writing back begins, of a profile without the kernel's limit. The two limits are 10 and 20 %
+    # of the memory by default, and writers wait from the middle on (mm/page-writeback.c, dirty_freerun_ceiling).
     constants = dict(zip(CONSTANTS, np.exp(predictor.service_times.constants), strict=True))
     assert costs.background_pages * PAGE == constants["write_cache"] * predictor.service_times.border_bytes
     assert costs.dirty_pages == pytest.approx((10 + 20) / 2 / 10 * costs.background_pages)
+    told, beyond = (
+        machine_costs(predictor.service_times, costs.storage, environment | {"dirty_limit_bytes": limit_bytes})
+        for limit_bytes in (40 * MIB, 512 * MIB)
+    )
+    assert (told.background_pages * PAGE, told.dirty_pages * PAGE) == (20 * MIB, 30 * MIB)
+    assert beyond.background_pages == costs.background_pages, "a cache of 256 MiB is full before"
     assert costs.processors == 2
     assert costs.serving_threads == 0
     assert costs.storage.read_ns == 40 * US

@@ -13,7 +13,7 @@ from selfscale.comparing.comparison_runs import Setting
 from selfscale.predict import Predictor
 from selfscale.predicting.estimates import simulated_in_io, simulation_of
 from selfscale.predicting.no_simulation import no_simulation
-from selfscale.predicting.uncached import knows_device, with_device_reads
+from selfscale.predicting.uncached import device_share, knows_device, with_device_reads
 from selfscale.simulation.operations import operations_of
 from selfscale.simulation.simulate import Simulated
 
@@ -102,8 +102,11 @@ def prediction_rows(setting: Setting) -> list[Row]:
             made_by="as prediction, but uniqueBytes = 2 x mean LRU depth (thesis 3.4.1.1)",
         )
         rows.append(row)
-    if setting.cold_frac and knows_device(predictor):
-        rows.append(_prediction_extended(setting, predictor, rows[0]))
+    counts = setting.layer["counts"]
+    read_share = counts["read_bytes"] / (counts["read_bytes"] + counts["written_bytes"])
+    share = device_share(setting.layer.get("extended") or {}, read_share)
+    if share and knows_device(predictor):
+        rows.append(_prediction_extended(setting, predictor, rows[0], share))
     try:
         operations = operations_of(setting.trace)
         found = simulation_of(predictor, operations)
@@ -118,11 +121,8 @@ def prediction_rows(setting: Setting) -> list[Row]:
     return rows
 
 
-def _prediction_extended(setting: Setting, predictor: Predictor, warm: Row) -> Row:
-    """The prediction with the cold reads at the speed of the region furthest beyond the cache."""
-    counts = setting.layer["counts"]
-    cold_frac = setting.cold_frac or 0.0
-    share = cold_frac * counts["read_bytes"] / (counts["read_bytes"] + counts["written_bytes"])
+def _prediction_extended(setting: Setting, predictor: Predictor, warm: Row, share: float) -> Row:
+    """The prediction with this share of all bytes, cold or direct reads, from the region furthest beyond the cache."""
     prediction = predictor.predict(setting.workload)
     mixed = with_device_reads(predictor, setting.workload, prediction.estimated, share)
     return Row(
@@ -132,7 +132,7 @@ def _prediction_extended(setting: Setting, predictor: Predictor, warm: Row) -> R
         workload=setting.workload,
         samples=[_predicted_sample(setting.workload, mixed.value)],
         memory_limit_bytes=warm.memory_limit_bytes,
-        cold_frac=cold_frac,
+        cold_frac=setting.cold_frac,
         page_cache="computed",
         reasons=list(warm.reasons),
         notes=list(warm.notes),

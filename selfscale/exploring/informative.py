@@ -39,7 +39,7 @@ def most_informative(profile: Profile, generator: random.Random, count: int) -> 
         return []
     workloads = [random_workload(profile, generator) for _ in range(CANDIDATES + TARGETS)]
     covariance = model.covariance(workloads)
-    costs_s = _costs_s(profile.measured, profile, workloads[:CANDIDATES])
+    costs_s = _costs_s(profile, workloads[:CANDIDATES])
     noise = float(np.median([_noise(point) for point in profile.measured]))
     chosen: list[int] = []
     for _ in range(count):
@@ -57,12 +57,12 @@ def _noise(point: Point) -> float:
     return max(NOISE_MIN, half_width / 2) if np.isfinite(half_width) else 2 * NOISE_MIN
 
 
-def _costs_s(points: Sequence[Point], profile: Profile, workloads: Sequence[Workload]) -> np.ndarray:
+def _costs_s(profile: Profile, workloads: Sequence[Workload]) -> np.ndarray:
     """What workloads will cost: the mean of their region's points so far."""
     costs: dict[int, list[float]] = {}
-    for point in points:
+    for point in profile.measured:
         costs.setdefault(region_of(profile.regions, point.workload.unique_bytes), []).append(max(point.cost_s, 0.1))
-    overall = float(np.mean([point.cost_s for point in points]))
+    overall = float(np.mean([point.cost_s for point in profile.measured]))
     return np.array(
         [np.mean(costs.get(region_of(profile.regions, w.unique_bytes), [max(overall, 0.1)])) for w in workloads]
     )

@@ -84,7 +84,7 @@ def resources(k: Constants, table: Columns, *, processor: np.ndarray, storage: S
     for what they do from one miss to the next. That takes all of them time at once, however many they are.
     """
     waited, ahead, written, misses = storage
-    workers = (waited.requests + ahead.requests + written.requests) * k["worker_access_s"]
+    workers = (waited.requests + ahead.requests) * k["worker_read_s"] + written.requests * k["worker_write_s"]
     workers = workers + (waited.bytes + ahead.bytes + written.bytes) / PAGE_BYTES * k["worker_page_s"]
     reading = _longer_of(k, waited.access_s + ahead.access_s, waited.byte_s + ahead.byte_s)
     writing = _longer_of(k, written.access_s, written.byte_s)

@@ -54,7 +54,8 @@ CONSTANTS = {
     "behind_frac": Guess(0.7, 1.5),
     "spill_frac": Guess(0.004, 1.2),
     "spill_page_s": Guess(3e-7, 0.5),
-    "worker_access_s": Guess(3e-6, 1.5),
+    "worker_read_s": Guess(3e-6, 1.5),
+    "worker_write_s": Guess(3e-6, 1.5),
     "worker_page_s": Guess(1.3e-6, 1.2),
     "stays_frac": Guess(0.75, 0.3),
     "read_cache": Guess(1.0, 0.25),
@@ -84,8 +85,9 @@ Read-ahead (`selfscale.models.read_ahead`) has windows of window_bytes at most. 
 restart_frac of an access; of the time of the others hidden_frac is not waited for, and their pages take
 ahead_page_frac of miss_page_s, since they are brought in as large folios. Write-back
 (`selfscale.models.write_back`) begins at write_cache, of which stays_frac stays dirty then, and takes spill_page_s of a
-processor per page. Besides, what storage reads or writes takes worker_access_s and worker_page_s of the kernel's own
-threads (write-back, loop devices, compression), which a request does not wait for as long as there is a processor."""
+processor per page. Besides, a request that storage reads or writes takes worker_read_s or worker_write_s, and each page
+worker_page_s, of the kernel's own threads (write-back, loop devices, compression), which nobody waits for as long as
+there is a processor. A write may take many times a read: btrfs gives it a new place."""
 SHARPNESS = list(CONSTANTS).index("sharpness")
 
 
@@ -120,7 +122,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
 
     Parameters
     ----------
-    constants : ndarray, shape (36,), or (36, k, 1) for k sets at once
+    constants : ndarray, shape (37,), or (37, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
@@ -205,9 +207,9 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (36,)
+    constants : ndarray, shape (37,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (36, 36)
+    covariance : ndarray, shape (37, 37)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
@@ -228,7 +230,7 @@ class ServiceTimes:
         return self.at(data.columns).log_throughput
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of ln(throughput) by the constants, shape (n, 36)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 37)."""
         return derivative(
             lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes)),
             self.constants,

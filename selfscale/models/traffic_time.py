@@ -46,7 +46,8 @@ CONSTANTS = {
         "hidden_frac",
         "write_wait_frac",
         "behind_frac",
-        "worker_access_s",
+        "worker_read_s",
+        "worker_write_s",
         "worker_page_s",
         "cpu_servers",
         "device_servers",
@@ -101,7 +102,7 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[
 
     Parameters
     ----------
-    constants : ndarray, shape (26,), or (26, k, 1) for k sets at once
+    constants : ndarray, shape (27,), or (27, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     traffic : Traffic
         Of the workloads.
@@ -130,9 +131,9 @@ class TrafficTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (26,)
+    constants : ndarray, shape (27,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (26, 26)
+    covariance : ndarray, shape (27, 27)
         What points and guesses leave open of them (Laplace's approximation).
     limits : CacheLimits
         Of the machine that is simulated.
@@ -161,7 +162,7 @@ class TrafficTimes:
         return bottleneck(seconds, data.columns, self.constants[SHARPNESS])
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of ln(throughput) by the constants, shape (n, 26)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 27)."""
         traffic = simulated(table, self.limits)
         return derivative(
             lambda sets: bottleneck(seconds_of(sets, table, traffic), table, sets[SHARPNESS]),

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from characterize.workload import Workload
 from selfscale.predict import Predictor
 from selfscale.predicting.relative import Estimated
 
 
-def device_share(extended: dict[str, float], read_share: float) -> float:
+def device_share(extended: Mapping[str, float | None], read_share: float) -> float:
     """Share of all bytes that are read from the device for other reasons than the size of the cache.
 
     Data that was not in the cache at its first touch (coldFrac), and reads under O_DIRECT (directFrac). Both are not
@@ -18,13 +19,13 @@ def device_share(extended: dict[str, float], read_share: float) -> float:
 
     Parameters
     ----------
-    extended : dict
-        Of the trace, `characterize.extended`; NaN counts as 0.
+    extended : mapping
+        Of the trace, `characterize.extended`; what is not known (NaN, None in a document) counts as 0.
     read_share : float
         Read bytes / bytes.
     """
-    cold, direct = (extended.get(name, math.nan) for name in ("coldFrac", "directFrac"))
-    return read_share * max(0.0 if math.isnan(cold) else cold, 0.0 if math.isnan(direct) else direct)
+    shares = [extended.get(name) or 0.0 for name in ("coldFrac", "directFrac")]
+    return read_share * max(0.0 if math.isnan(share) else share for share in shares)
 
 
 def knows_device(predictor: Predictor) -> bool:

@@ -3,7 +3,7 @@
 
 The cache, processors and writing back are those of the formula of service times, which the profile's points tell; what
 reads and syncs take of storage, and writes and what is read ahead of a processor, was measured
-(`selfscale.measuring.storage`).
+(`selfscale.measuring.storage`); the limits on dirty pages are the kernel's.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ import numpy as np
 from selfscale.measuring.probe_trace import BURST_BYTES
 from selfscale.measuring.storage import SCAN_BYTES, StorageTimes
 from selfscale.models.service_time import CONSTANTS, PAGE_BYTES, ServiceTimes
-from selfscale.simulation.flusher_chunk import chunk_pages
+from selfscale.simulation.dirty_limits import BACKGROUND_FRAC, HELD_FRAC, chunk_pages
 from selfscale.simulation.read_ahead_rules import ReadAheadRules, read_ahead_rules
 
-FREE_RUN = 1.5
-"""Times the dirty pages at which writing back begins, where writers wait: the middle between vm.dirty_background_ratio
-and vm.dirty_ratio, by their defaults (10 and 20 %; mm/page-writeback.c, dirty_freerun_ceiling)."""
 EXTENT_PAGES = 2048
 """That ext4 writes back of a file at least, however small the flusher's chunk is (MAX_WRITEPAGES_EXTENT_LEN)."""
 THREAD_SERVED = {"device": "/dev/loop", "filesystem": "btrfs"}
@@ -115,14 +112,19 @@ def machine_costs(
     storage : StorageTimes
     environment : mapping of str to Any
         Of the profile: its processors (``cpus``), largest window of read-ahead (``read_ahead_bytes``; without that
-        one the window is as the formula has it), and what `read_ahead_rules` reads.
+        one the window is as the formula has it), limit on dirty pages (``dirty_limit_bytes``), and what
+        `read_ahead_rules` reads.
     constants : ndarray, optional
         Natural logarithms instead of the formula's own, to see what their uncertainty means.
     """
     values = np.exp(service_times.constants if constants is None else constants)
     k = {name: float(value) for name, value in zip(CONSTANTS, values, strict=True)}
     border_pages = service_times.border_bytes / PAGE_BYTES
-    background_pages = border_pages * k["write_cache"]
+    dirty_limit_pages = (environment.get("dirty_limit_bytes") or 0) / PAGE_BYTES
+    background_pages = BACKGROUND_FRAC * dirty_limit_pages
+    if not 0 < dirty_limit_pages < border_pages:
+        # It is not known, or the cache is full before: a memory group of version 1 has the limits of the whole host.
+        background_pages = border_pages * k["write_cache"]
     write_page_busy_ns = NS * k["device_write_byte_s"] * PAGE_BYTES / k["direction_servers"]
     processors = environment.get("cpus") or 0
     behind_page_ns, beside_burst = storage.behind_burst_ns * PAGE_BYTES / BURST_BYTES, 1.0
@@ -137,9 +139,9 @@ def machine_costs(
         serving_threads=_serving_threads(environment),
         cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
         read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
-        dirty_pages=FREE_RUN * background_pages,
+        dirty_pages=HELD_FRAC / BACKGROUND_FRAC * background_pages,
         background_pages=background_pages,
-        burst_pages=max(EXTENT_PAGES, chunk_pages((environment.get("dirty_limit_bytes") or 0) / PAGE_BYTES)),
+        burst_pages=max(EXTENT_PAGES, chunk_pages(dirty_limit_pages)),
         behind_page_ns=behind_page_ns,
         beside_burst=beside_burst,
         miss_page_ns=max(0.0, storage.ahead_page_ns - hit_page_ns),

@@ -342,13 +342,16 @@ def cold_reads(machines: Sequence[Results], points: int) -> pd.DataFrame:
     """Probes of storage by reads as predicted from their five parameters; no verdict, since models learn from scans.
 
     Every round of them has a row. They begin with nothing cached, so the prediction is that of the largest uniqueBytes
-    that was measured.
+    that was measured; but of drawn requests some hit, and there it is that of the uniqueBytes of which as many do.
     """
     rows = []
     for one in machines:
         probes = [probe for probe in one.profile.storage if probe.parameter in AT_FULL_SPEED]
         beyond_bytes = max(point.workload.unique_bytes for point in one.profile.measured)
-        workloads = [probe.workload.replace(unique_bytes=beyond_bytes) for probe in probes]
+        cache_bytes = file_cache_bytes(one.profile) or beyond_bytes
+        hits = [1 - (probe.device_reads or 1.0) if probe.parameter == "parallel" else 0.0 for probe in probes]
+        sizes = [cache_bytes / hit if hit > 0 else beyond_bytes for hit in hits]
+        workloads = [probe.workload.replace(unique_bytes=size) for probe, size in zip(probes, sizes, strict=True)]
         predictions = Predictor(one.grown(points)).table(workloads) if probes else None
         for row, probe in enumerate(probes):
             measured = probe.throughput_bytes_per_s
