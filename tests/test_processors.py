@@ -77,6 +77,22 @@ def test_how_long_programs_had_processors_that_were_not_recorded(tmp_path):
 
 
 @pytest.mark.records
+def test_what_others_have_before_and_after_a_short_recording_does_not_count(tmp_path):
+    """To attach and to detach takes as long. More compute than there are processors, so that they take turns."""
+    cpus = os.cpu_count() or 1
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * cpus)]
+    try:
+        done = run_recorder(tmp_path / "t.iotrace", "sleep", "0.2")
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert done.returncode == 0, done.stderr
+    told = characterize.open(tmp_path / "t.iotrace").header.metadata["processors"]["others"]
+    assert 0.5 * cpus < told < 1.1 * cpus
+
+
+@pytest.mark.records
 def test_for_how_long_at_a_time_a_thread_computes_that_sleeps_between_its_calls(tmp_path):
     """Seven times 2 ms before each of 31 calls."""
     code = """
