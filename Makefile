@@ -278,22 +278,21 @@ SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DWHOLE_RECORDS_MAX=64u -DTRACE_BLOCK_
 SCHEDULE_SOURCES := $(patsubst %,replayer/engine/%.c,schedule segment plan causes conflicts access files file_list file_moment file_paths file_ranges path_owners \
 	system_path feed order trace_loss trace_reader timing message)
 
-build/tests/segments: PROGRAM_LIBRARIES := $(SMALL_SEGMENTS) $(SCHEDULE_SOURCES)
-build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)
-build/tests/margins: replayer/engine/margin.h
-build/tests/verdicts: PROGRAM_LIBRARIES := replayer/engine/accuracy.c
-build/tests/verdicts: replayer/engine/accuracy.c $(wildcard replayer/engine/*.h)
-build/tests/shared_offsets: PROGRAM_LIBRARIES := bpf/shared_offset.c
-build/tests/shared_offsets: bpf/shared_offset.c bpf/shared_offset.h
-build/tests/quantities: PROGRAM_LIBRARIES := bpf/quantity.c
-build/tests/quantities: bpf/quantity.c bpf/quantity.h
-build/tests/known_names: PROGRAM_LIBRARIES := bpf/names.c
+# What a program is made of beside its own file: parts of the engine, and of the recorder.
+build/tests/computing: replayer/engine/others.c replayer/engine/timing.c
+build/tests/segments: $(SCHEDULE_SOURCES)
+build/tests/verdicts: replayer/engine/accuracy.c
+build/tests/computing build/tests/margins build/tests/segments build/tests/verdicts: $(wildcard replayer/engine/*.h)
+build/tests/computing: PROGRAM_LIBRARIES := -lm
+build/tests/segments: PROGRAM_LIBRARIES := $(SMALL_SEGMENTS)
+
 build/tests/known_names: bpf/names.c bpf/names.h
-build/tests/ring_plans: PROGRAM_LIBRARIES := bpf/ring_plan.c
+build/tests/quantities: bpf/quantity.c bpf/quantity.h
 build/tests/ring_plans: bpf/ring_plan.c bpf/ring_plan.h bpf/ring_event.h
-build/tests/late_records build/tests/short_tracing build/tests/trace_limits build/tests/waiting_files: PROGRAM_LIBRARIES := \
-	$(filter-out build/bpf/record.o,$(RECORD_OBJECTS)) $(BPF_LIBRARIES) -luring
-build/tests/late_records build/tests/short_tracing build/tests/trace_limits build/tests/waiting_files: $(RECORD_OBJECTS)
+build/tests/shared_offsets: bpf/shared_offset.c bpf/shared_offset.h
+RECORDING_PROGRAMS := $(patsubst %,build/tests/%,late_records short_tracing trace_limits waiting_files)
+$(RECORDING_PROGRAMS): $(filter-out build/bpf/record.o,$(RECORD_OBJECTS))
+$(RECORDING_PROGRAMS): PROGRAM_LIBRARIES := $(BPF_LIBRARIES) -luring
 
 build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard bpf/*.h) | build/.apt
 	@mkdir -p $(@D)
@@ -301,4 +300,4 @@ build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard
 
 build/tests/%: tests/programs/%.c $(wildcard tests/programs/*.h) bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)
-	$(call say,CC,$<) $(CC) $(CFLAGS) $< -o $@ -lpthread $(PROGRAM_LIBRARIES)
+	$(call say,CC,$<) $(CC) $(CFLAGS) $(filter %.c %.o,$^) -o $@ -lpthread $(PROGRAM_LIBRARIES)

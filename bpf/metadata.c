@@ -143,7 +143,7 @@ static void put_counters(FILE *json, const struct metadata *metadata)
 /* How the processors were shared: what a replay computes, and computes for others (docs/decisions/0010). */
 static void put_processors(FILE *json, const struct metadata *metadata)
 {
-	struct processor_use use = counters_processor_use(metadata->tracer);
+	struct processor_use use = *metadata->processors;
 	uint64_t recorded_ns = metadata->header->end_monotonic_ns - metadata->header->start_monotonic_ns;
 	if (!recorded_ns || !use.since_ns)
 		return; /* nothing, or no switch, was seen */

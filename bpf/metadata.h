@@ -29,6 +29,7 @@ struct metadata {
 	const struct drain *drain;
 	const struct topology *topology;
 	const struct closure *closure;
+	const struct processor_use *processors;
 	const struct first_sight *first_sight;
 	const struct trace_header *header;
 	enum stop stopped_by;

@@ -139,6 +139,7 @@ static int begin(struct session *session)
 	/* A command has done nothing until now; a process that runs has been recorded since it was adopted. */
 	if (session->target.is_command)
 		writer_mark_start(&session->writer);
+	session->processors = counters_processor_use(&session->tracer);
 	/* What was lost until now lies before the start. */
 	error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
 	if (error)
@@ -166,10 +167,21 @@ static int begin(struct session *session)
 	return 0;
 }
 
+/* Attaching and detaching takes some tenths of a second, in which others have processors, too. */
+static void end_processors(struct session *session)
+{
+	struct processor_use before = session->processors;
+
+	session->processors = counters_processor_use(&session->tracer);
+	session->processors.others_ns -= before.others_ns;
+	session->processors.others_bursts -= before.others_bursts;
+}
+
 /* Detaches and writes what is left. 0 or a negative errno. */
 static int end(struct session *session)
 {
 	writer_mark_end(&session->writer);
+	end_processors(session);
 	tracer_find_ended_requests(&session->tracer);
 	closure_end_disks(&session->closure, &session->tracer);
 	tracer_detach(&session->tracer);
@@ -243,6 +255,7 @@ static int record(struct session *session)
 		.drain = &session->drain,
 		.topology = &session->topology,
 		.closure = &session->closure,
+		.processors = &session->processors,
 		.first_sight = &session->first_sight,
 		.header = &session->writer.header,
 		.exit_status = -1,

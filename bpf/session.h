@@ -32,6 +32,7 @@ struct session {
 	struct first_sight first_sight;
 	struct topology topology;
 	struct closure closure;
+	struct processor_use processors; /* before it began; at the end, since then */
 	struct status status;
 	dev_t trace_filesystem;
 	struct device_filter device_filter; /* of --device */

@@ -142,8 +142,9 @@ def mounted(
             text=True,
             check=False,
         )
-    if done.returncode:
-        pytest.skip(f"this kernel does not mount {kind}: {done.stderr.strip()}")
+    if "unknown filesystem type" in done.stderr:
+        pytest.skip(f"this kernel has no {kind}")
+    assert done.returncode == 0, done.stderr
     try:
         yield place
     finally:

@@ -160,6 +160,22 @@ def database_like(transactions: int = 2000, pages: int = 3000, seed: int = 0) ->
     return recording.trace()
 
 
+def laid_out_then_used(blocks=256, threads=2):
+    """Like fio: one thread writes a file for every other one from end to end, which then use it in random order."""
+    recording, random = Recording(), np.random.default_rng(1)
+    files = []
+    for number in range(threads):
+        files.append(recording.file(f"/data/{number}", created=True))
+        recording.operate(Fileop.OPEN, 9, files[-1], flags=int(IoFlag.CREATED))
+        for block in range(blocks):
+            recording.write(9, files[-1], block * 4096, 4096)
+    for thread in range(threads):
+        recording.wait_for(thread, [9])
+        for block in random.permutation(blocks).tolist():
+            recording.read(thread, files[thread], block * 4096, 4096)
+    return recording.trace()
+
+
 def willy(processes: int = 2, size: str = "binomial") -> Trace:
     """A synthetic trace."""
     workload = Workload(8 << 20, 0.5, 0.5, 16384, processes)

@@ -14,13 +14,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.own_group import made_group
 from tests.page_cache import resident_pages
+from tests.running_replay import wait_until
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
 MADV_PAGEOUT, SYS_PROCESS_MADVISE = 21, 440
@@ -125,7 +125,5 @@ def rest_of_document(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def let_go(place: Path) -> None:
     """Wait until the kernel has taken a ring apart, which holds its files for a moment after its process has ended."""
-    for _ in range(200):
-        if subprocess.run(["mount", "-o", "remount,ro", place], capture_output=True, check=False).returncode == 0:
-            return
-        time.sleep(0.05)
+    remount = ["mount", "-o", "remount,ro", place]
+    wait_until(lambda: subprocess.run(remount, capture_output=True, check=False).returncode == 0)

@@ -10,13 +10,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import characterize
 from tests.made_trace import made_trace, read
 from tests.straced import ROOT
+
+
+@contextmanager
+def own_process(command: Iterable[object], **pipes: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process, of which nothing is left at the end, whatever a test finds; nor of what strace would let go of."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "process_group": 0, **pipes}
+    with subprocess.Popen(list(map(str, command)), **pipes) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def started(trace: Path, directory: Path, *options: object, place: str = "--directory") -> subprocess.Popen[str]:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import characterize
 from characterize.counting.dense_blocks import dense_blocks
-from characterize.layout import Fileop, IoFlag
 from characterize.workload import Workload
 from replayer.alter import Relative, alter
 from replayer.flexible.by_depth import place_by_depths
@@ -26,7 +25,14 @@ from replayer.flexible.unavoidable import least_error
 from replayer.flexible.wishes import Wishes, moved
 from replayer.run import replay
 from replayer.willy import make_trace
-from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations, willy
+from tests.flexible_traces import (
+    Recording,
+    database_like,
+    laid_out_then_used,
+    recordings,
+    replay_size_violations,
+    willy,
+)
 from tests.straced import needs_engine
 
 pytestmark = pytest.mark.parallel
@@ -66,22 +72,6 @@ def assert_held(parent, altered, manifest):
     assert error <= CURVE_HELD + manifest.curve.least_error
     assert not manifest.off
     assert replay_size_violations(altered) == 0
-
-
-def laid_out_then_used(blocks=256, threads=2):
-    """Like fio: one thread writes a file for every other one from end to end, which then use it in random order."""
-    recording, random = Recording(), np.random.default_rng(1)
-    files = []
-    for number in range(threads):
-        files.append(recording.file(f"/data/{number}", created=True))
-        recording.operate(Fileop.OPEN, 9, files[-1], flags=int(IoFlag.CREATED))
-        for block in range(blocks):
-            recording.write(9, files[-1], block * BLOCK, BLOCK)
-    for thread in range(threads):
-        recording.wait_for(thread, [9])
-        for block in random.permutation(blocks).tolist():
-            recording.read(thread, files[thread], block * BLOCK, BLOCK)
-    return recording.trace()
 
 
 def used_once(requests=400, size=2 * BLOCK, inside=1024):

@@ -17,11 +17,10 @@ from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_large_first
 from replayer.flexible.readable import COLLAPSE_RANGE, INSERT_RANGE, make_readable
 from replayer.repeat import repeat
-from tests.flexible_traces import Recording
+from tests.flexible_traces import Recording, laid_out_then_used
 from tests.made_trace import made_trace, read, write
+from tests.sound_traces import assert_replays
 from tests.straced import needs_engine
-from tests.test_alter_curve import laid_out_then_used
-from tests.test_made_traces import assert_replays
 
 pytestmark = pytest.mark.parallel
 

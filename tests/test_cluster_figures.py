@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cluster_parts import busy_records
 from test_recording_sets import two_hosts
-from test_stream import written_as_is
 
 import characterize as package
 from characterize.characterization import characterize
@@ -23,6 +21,7 @@ from characterize.figure_data import FigureData, figure_data_of
 from characterize.layout import HeaderFlag
 from characterize.places import FILES_SHOWN, OTHERS, POINTS_MAX, Places
 from characterize.stream import open_stream
+from tests.busy_records import busy_records, written_as_is
 from tests.made_trace import made_trace, read
 from tests.test_figure_data import random_trace
 

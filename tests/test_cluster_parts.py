@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_characterize_document import TRACES
-from test_stream import written_as_is
 
 import characterize as package
 from characterize import sequentiality
@@ -21,74 +20,23 @@ from characterize.errors import FlextraceError
 from characterize.grouping import Grouping
 from characterize.groups import Key, RequestsByKey
 from characterize.layer_summary import Sample
-from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, HeaderFlag, RecordKind
+from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
 from characterize.requests import LAYERS, Layer
 from characterize.stream import open_stream
 from characterize.trace import Header, Trace
+from tests.busy_records import busy_records, written_as_is
 from tests.flexible_traces import KINDS
-from tests.made_trace import made_trace, read, records, write
+from tests.made_trace import made_trace, read, records
 
 pytestmark = pytest.mark.parallel
 
 BLOCK = 4096
 KEYS = get_args(Key)
-TIME = st.integers(0, 30)
 
 
 def document(result: Characterization) -> dict:
     """The whole document; its input's path apart."""
     return plain({**result.as_document(), "input": None})
-
-
-@st.composite
-def busy_records(draw):
-    """Few files and threads, much in flight at once, blocks in parts, files that grow, shrink and shift."""
-    rows = []
-    for number in range(1, 1 + draw(st.integers(1, 60))):
-        times = {"start_ns": draw(TIME), "duration_ns": draw(st.sampled_from([0, 1, 3, 25]))}
-        where = {"file": draw(st.integers(1, 3)), "thread": draw(st.integers(1, 3)), "process": draw(st.integers(1, 2))}
-        kind = draw(st.sampled_from(["io", "io", "io", "io", "fileop", "block"]))
-        if kind != "block" and draw(st.booleans()):
-            whose = {name: where[name] for name in ("thread", "process")}
-            slept = {"slept_ns": draw(st.sampled_from([0, 1, 5, 100])), "cause": draw(st.integers(0, 60))}
-            rows.append((RecordKind.WAKE, {**times, **whose, **slept, "id": number}))
-        if kind == "io":
-            offset = draw(st.sampled_from([0, 100, 1000, BLOCK, 2 * BLOCK, 9000]))
-            size = draw(st.sampled_from([-5, 0, 50, 100, 900, BLOCK, 3 * BLOCK]))
-            missed = draw(st.sampled_from([{}, {"missed_bytes": 0}, {"missed_bytes": max(size, 0) // 2}]))
-            maker, share = draw(st.sampled_from([read, write])), draw(st.sampled_from([0, 1, 100, 255]))
-            row = {**maker(offset, size), **times, **where, **missed, "processor_share": share, "id": number}
-            rows.append((RecordKind.IO, row))
-        elif kind == "fileop":
-            op = draw(st.sampled_from([Fileop.FSYNC, Fileop.TRUNCATE, Fileop.FALLOCATE]))
-            # Mode 0 grows, 8 takes a range out, 32 puts one in (linux/falloc.h).
-            mode = draw(st.sampled_from([0, 8, 32])) << 16 if op == Fileop.FALLOCATE else 0
-            change = {"argument": draw(st.integers(0, 9000)), "length": draw(st.integers(1, 300)), "flags": mode}
-            rows.append((RecordKind.FILEOP, {"op": op, **change, **times, **where, "id": number}))
-        else:
-            block = {"op": draw(st.integers(1, 3)), "bytes": 8192, "sector": 8 * draw(st.integers(0, 4))}
-            rows.append((RecordKind.BLOCK, {**block, **times, "flags": draw(st.sampled_from([0, 1 << 12]))}))
-            for _ in range(draw(st.integers(0, 2))):
-                owner = {"device": 8 << 20, "start_ns": times["start_ns"] + draw(st.sampled_from([0, 0, 7]))}
-                piece = {"class": draw(st.integers(1, 4)), "file": 1, "bytes": 1024, "cause": draw(st.integers(0, 1))}
-                rows.append((RecordKind.BLOCK_DATA, {**piece, **owner}))
-    if draw(st.booleans()):
-        # Windows of time are then 20 ns wide, and borders lie within them.
-        rows.append((RecordKind.IO, read(0, BLOCK, 4000)))
-    sizes = [draw(st.sampled_from([0, 500, BLOCK, 20_000])) for _ in range(2)]
-    known = {"type": 1, "resident_bytes": 9}
-    files = [{**known, "file": file, "device": file, "size_bytes": size} for file, size in enumerate(sizes, 1)]
-    return [(RecordKind.FILE, row) for row in files] + rows
-
-
-@settings(max_examples=60, deadline=None)
-@given(busy_records(), st.sets(st.integers(1, 31), max_size=12), st.sampled_from([1, 5, 1000]))
-def test_whatever_the_cuts_the_document_is_the_same(tmp_path_factory, rows, cuts, piece_records):
-    path = written_as_is(tmp_path_factory.mktemp("parts"), rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "_borders", lambda pieces, parts: sorted(cuts) if pieces else [])
-        merged = characterize_set([path], piece_records=piece_records)
-    assert document(merged) == document(characterize(open_stream(path)))
 
 
 def groupings() -> st.SearchStrategy[Grouping]:
@@ -102,8 +50,9 @@ def groupings() -> st.SearchStrategy[Grouping]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(busy_records(), st.sets(st.integers(1, 31), max_size=12), st.sampled_from([1, 5, 1000]), groupings())
-def test_whatever_the_cuts_the_groups_are_the_same(tmp_path_factory, rows, cuts, piece_records, grouping):
+@given(busy_records(), st.sets(st.integers(1, 31), max_size=12), st.sampled_from([1, 5, 1000]), st.none() | groupings())
+def test_whatever_the_cuts_the_document_is_the_same(tmp_path_factory, rows, cuts, piece_records, grouping):
+    """Also that of groups."""
     path = written_as_is(tmp_path_factory.mktemp("parts"), rows)
     with pytest.MonkeyPatch.context() as patch:
         # Fewer groups than files, processes and devices, so that some are together.

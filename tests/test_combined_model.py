@@ -9,7 +9,7 @@ from selfscale.models import make_model
 from selfscale.models.learned import LearnedModel
 from selfscale.models.traffic import TrafficModel
 from selfscale.predicting.cross_validation import Score, best_of
-from tests.test_traffic_model import ENVIRONMENT, REGIONS, machine, points, workloads
+from tests.traffic_machine import ENVIRONMENT, REGIONS, machine, points, workloads
 
 pytestmark = pytest.mark.parallel
 

@@ -16,7 +16,7 @@ from characterize.workload import unique_bytes, workload_of, workload_of_records
 from replayer.cut import Selection, cut
 from tests.flexible_traces import Recording, database_like, sort_like, willy
 from tests.made_trace import made_trace, read, write
-from tests.test_made_traces import PAGE, SECOND_NS, assert_replays, assert_sound, log_and_temporary, opens
+from tests.sound_traces import PAGE, SECOND_NS, assert_replays, assert_sound, log_and_temporary, opens
 
 pytestmark = pytest.mark.parallel
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from characterize.layout import Fileop, IoFlag, RecordKind
 from replayer.cut import Selection, cut
 from tests.made_trace import made_trace, read, write
-from tests.test_made_traces import PAGE, SECOND_NS
+from tests.sound_traces import PAGE, SECOND_NS
 
 pytestmark = pytest.mark.parallel
 

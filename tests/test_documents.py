@@ -4,28 +4,13 @@
 import argparse
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 from flextrace.main import VERBS, make_parser
+from tests.documented import DOCUMENTS, ROOT, commands
 
 pytestmark = pytest.mark.parallel
-
-ROOT = Path(__file__).parents[1]
-GUIDES = [ROOT / f"docs/{name}.md" for name in ("recording", "characterizing", "replaying", "predicting", "formats")]
-DOCUMENTS = [ROOT / "README.md", *GUIDES]
-
-
-def commands(document):
-    """Words of every call of flextrace in a block of commands, without its comment."""
-    text = re.sub(r"\\\n", " ", document.read_text())
-    for line in re.findall(r"^    (.*)$", text, re.MULTILINE):
-        for part in re.split(r"&&|;", re.sub(r"\$\([^)]*\)", "1", line)):
-            words = shlex.split(part, comments=True) if "flextrace " in part else []
-            words = words[1:] if words[:1] == ["sudo"] else words
-            if words[:1] == ["flextrace"]:
-                yield words[1:]
 
 
 def test_the_commands_of_the_documents_are_understood():

@@ -15,7 +15,7 @@ import pytest
 import characterize
 from characterize.layout import TRACE_VERSION_MINOR, FileFlag, Fileop, HeaderFlag, IoFlag
 from tests.made_trace import made_trace, read, write
-from tests.running_replay import conserved, lines_and_document, looped, wait_until
+from tests.running_replay import conserved, lines_and_document, looped, own_process, wait_until
 from tests.straced import ENGINE, ROOT, needs_engine
 
 pytestmark = needs_engine
@@ -138,11 +138,11 @@ def test_a_trace_without_operations_is_refused(image, tmp_path):
 
 
 def test_intervals_add_up_to_no_more_than_the_result_and_come_while_it_runs(trace, image):
-    process = subprocess.Popen([ENGINE, trace, image, "--loop", "--interval-ms=20"], stdout=subprocess.PIPE, text=True)
-    lines = [json.loads(process.stdout.readline()) for _ in range(5)]
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=30)[0]
+    with own_process([ENGINE, trace, image, "--loop", "--interval-ms=20"]) as process:
+        lines = [json.loads(process.stdout.readline()) for _ in range(5)]
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=30)[0]
     assert process.returncode == 0
     later, document = lines_and_document(rest)
     lines += later
@@ -156,16 +156,11 @@ def test_intervals_add_up_to_no_more_than_the_result_and_come_while_it_runs(trac
 @pytest.mark.parametrize("options", [[], ["--interval-ms=20"]])
 def test_a_replay_whose_reader_is_gone_ends_and_removes_its_files(trace, image, tmp_path, options):
     """As when a front end is killed: it forwards nothing."""
-    command = [ENGINE, trace, image, "--loop", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until((tmp_path / "image" / "f00000001").exists)
-    process.stdout.close()
-    try:
+    with own_process([ENGINE, trace, image, "--loop", *options]) as process:
+        wait_until((tmp_path / "image" / "f00000001").exists)
+        process.stdout.close()
         assert process.wait(timeout=30) == 1
-    finally:
-        process.kill()
-        process.wait()
-    assert "cannot print the result" in process.stderr.read()
+        assert "cannot print the result" in process.stderr.read()
     assert not (tmp_path / "image").exists()
 
 
@@ -180,15 +175,14 @@ def test_a_result_that_finds_no_room_is_a_failure(trace, image, tmp_path):
 @pytest.mark.parametrize("ignored", [False, True])
 def test_a_hangup_ends_a_replay_unless_it_is_ignored(trace, image, ignored):
     command = [*(["nohup"] if ignored else []), ENGINE, trace, image, "--loop", "--interval-ms=20"]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, text=True, **pipes)
-    process.stdout.readline()
-    process.send_signal(signal.SIGHUP)
-    if ignored:
-        for _ in range(10):
-            assert process.stdout.readline().startswith('{"t_s"')
-        process.send_signal(signal.SIGINT)
-    out = process.communicate(timeout=30)[0]
+    with own_process(command, stdin=subprocess.DEVNULL) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        if ignored:
+            for _ in range(10):
+                assert process.stdout.readline().startswith('{"t_s"')
+            process.send_signal(signal.SIGINT)
+        out = process.communicate(timeout=30)[0]
     assert process.returncode == 0
     assert lines_and_document(out)[1]["stopped"] == "signal"
 
@@ -229,18 +223,17 @@ def test_a_pass_that_cannot_be_undone_ends_the_loop_and_loses_no_result(image, t
     io = [read(0, 500, 5, file=1), read(0, 500, 20, file=2)]
     files = [{"file": file, "size_bytes": 500} for file in (1, 2)]
     trace = characterize.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.iotrace")
-    command = [ENGINE, trace, image, "--loop", "--interval-ms=20", "--keep-image"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    requests = 0
-    while requests < 10:  # two in each pass
-        requests += json.loads(process.stdout.readline())["requests"]
     taken = tmp_path / "image" / "f00000002"
     (tmp_path / "other").mkdir()
-    while taken.is_file():
-        taken.unlink()
-        with suppress(OSError):  # the engine was first
-            (tmp_path / "other").rename(taken)
-    rest = process.communicate(timeout=30)[0]
+    requests = 0
+    with own_process([ENGINE, trace, image, "--loop", "--interval-ms=20", "--keep-image"]) as process:
+        while requests < 10:  # two in each pass
+            requests += json.loads(process.stdout.readline())["requests"]
+        while taken.is_file():
+            taken.unlink()
+            with suppress(OSError):  # the engine was first
+                (tmp_path / "other").rename(taken)
+        rest = process.communicate(timeout=30)[0]
     assert process.returncode == 3
     document = lines_and_document(rest)[1]
     assert document["stopped"] == "error"
@@ -255,15 +248,12 @@ def test_an_interrupt_ends_the_planning_of_requests_that_all_overlap(tmp_path):
     count = 100_003
     io = [write(0, 4096, 1 + at, count) for at in range(count)] + [write(0, 4096, 3 * count, thread=2, process=2)]
     trace = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 4096}]), tmp_path / "t.iotrace")
-    process = subprocess.Popen([ENGINE, trace, "--engine=null"], stdout=subprocess.PIPE, text=True)
-    try:
+    with own_process([ENGINE, trace, "--engine=null"]) as process:
         # All but a small part of it is the planning, which takes minutes.
         wait_until(lambda: processor_s(process.pid) > 0.5)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        document = json.loads(process.communicate(timeout=15)[0])
-    finally:
-        process.kill()
+        document = json.loads(process.communicate(timeout=60)[0])
     assert process.returncode == 0
     assert document["stopped"] == "signal"
     assert document["skipped_reasons"] == {"stopped": count + 1}

@@ -24,7 +24,7 @@ from characterize.layout import (
 from tests.bench.engine_memory import measure_memory
 from tests.bench.large_trace import REQUEST_BYTES, make_large_trace
 from tests.made_trace import made_trace, read, write
-from tests.running_replay import lines_and_document, looped, wait_for_calls
+from tests.running_replay import lines_and_document, looped, own_process, wait_for_calls
 from tests.straced import DATA, ENGINE, needs_engine, needs_strace, strace
 from tests.told import PROGRAMS
 
@@ -175,10 +175,10 @@ def test_an_interrupt_ends_every_scan_of_a_trace(tmp_path, scan):
     command = ["strace", "-f", "-o", log, *slow, SMALL, trace, f"--directory={tmp_path / 'image'}"]
     if scan == "places":
         command.append("--layout=recorded")
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_for_calls(log, "madvise", begin)
-    os.kill(int(log.read_text().split()[0]), signal.SIGINT)
-    complaint = process.communicate(timeout=60)[1]
+    with own_process(command) as process:
+        wait_for_calls(log, "madvise", begin)
+        os.kill(int(log.read_text().split()[0]), signal.SIGINT)
+        complaint = process.communicate(timeout=60)[1]
     assert process.returncode == 1
     assert complaint == f"flextrace-replay: interrupted while reading {trace}: nothing was replayed\n"
     assert log.read_text().count("MADV_DONTNEED") < begin + blocks / 2

@@ -15,7 +15,7 @@ from characterize.layout import Fileop, HeaderFlag, IoFlag, Source
 from tests.hung_storage import frozen, let_go, rest_of_document
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
-from tests.running_replay import conserved, looped
+from tests.running_replay import conserved, looped, own_process
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
 
 pytestmark = needs_engine
@@ -177,15 +177,15 @@ def endless(place, directory, make=write):
     made = made_trace(io, files=[{"file": 1, "size_bytes": 509 * PAGE}], flags=HeaderFlag.UNTIMED)
     path = characterize.write(made, place / "endless.iotrace")
     command = [ENGINE, path, f"--directory={directory}", "--depth=8", "--loop", "--interval-ms=50"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return own_process(command)
 
 
 def test_an_interrupt_waits_for_what_is_in_flight(tmp_path):
-    process = endless(tmp_path, tmp_path / "image", read)
-    process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    document = rest_of_document(process)
-    assert process.wait(timeout=60) == 0
+    with endless(tmp_path, tmp_path / "image", read) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        document = rest_of_document(process)
+        assert process.wait(timeout=60) == 0
     assert document["stopped"] == "signal"
     assert conserved(document["operations"])
     assert document["operations"]["failed"] == 0
@@ -196,16 +196,14 @@ def test_an_interrupt_waits_for_what_is_in_flight(tmp_path):
 def test_an_interrupt_of_a_replay_whose_storage_hangs(tmp_path):
     """A frozen file system gives no write back: what was in flight is failed with ETIMEDOUT, and the result comes."""
     with loop_file_system("ext4", tmp_path) as system:
-        process = endless(tmp_path, system.place / "image")
         try:
-            process.stdout.readline()
-            with frozen(system.place):
-                process.send_signal(signal.SIGINT)
-                document = rest_of_document(process)
-            assert process.wait(timeout=60) in (0, 3)
+            with endless(tmp_path, system.place / "image") as process:
+                process.stdout.readline()
+                with frozen(system.place):
+                    process.send_signal(signal.SIGINT)
+                    document = rest_of_document(process)
+                assert process.wait(timeout=60) in (0, 3)
         finally:
-            process.kill()
-            process.wait()
             let_go(system.place)
     assert document["stopped"] == "signal"
     assert conserved(document["operations"])

@@ -15,7 +15,7 @@ from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
 from flextrace.main import main
 from tests.laid_out import document_of
 from tests.made_trace import made_trace, read, write
-from tests.running_replay import wait_for_calls, wait_until
+from tests.running_replay import own_process, wait_for_calls, wait_until
 from tests.straced import ENGINE, needs_engine, needs_strace, op
 
 pytestmark = [needs_engine, pytest.mark.parallel]
@@ -148,10 +148,10 @@ def interrupt_layout(tmp_path, directory, *options):
     """A layout of 40 GB that never ends by itself, interrupted when there is something of it."""
     path = characterize.write(one_file(40 << 30), tmp_path / "large.iotrace", force=True)
     command = [ENGINE, path, f"--directory={directory}", "--force-space", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: any(path.stat().st_size > 1 << 20 for path in directory.glob("f00000001")))
-    process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=120)
+    with own_process(command) as process:
+        wait_until(lambda: any(path.stat().st_size > 1 << 20 for path in directory.glob("f00000001")))
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "interrupted while laying out" in complaint
     assert complaint.count("\n") == 1
@@ -319,10 +319,10 @@ def test_a_stop_while_a_pass_is_undone_leaves_the_result(tmp_path):
     subprocess.run([*command, "--phase=prepare"], check=True, capture_output=True)
     log = tmp_path / "log"
     slow = ["strace", "-f", "-o", log, "-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_enter=20000"]
-    process = subprocess.Popen([*slow, *command, "--phase=run", "--loop"], stdout=subprocess.PIPE, text=True)
-    wait_for_calls(log, "pwrite64", 4)
-    os.kill(int(log.read_text().split()[0]), signal.SIGINT)
-    document = json.loads(process.communicate(timeout=100)[0])
+    with own_process([*slow, *command, "--phase=run", "--loop"]) as process:
+        wait_for_calls(log, "pwrite64", 4)
+        os.kill(int(log.read_text().split()[0]), signal.SIGINT)
+        document = json.loads(process.communicate(timeout=100)[0])
     assert process.returncode == 0
     assert document["stopped"] == "signal"
     assert document["operations"]["done"] >= 2
@@ -342,10 +342,10 @@ def test_looking_at_the_files_of_an_image_is_interrupted(engine, tmp_path, phase
     calls = "newfstatat" if phase == "run" else "openat"
     slow = ["-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=10000:when=100+"]
     command = ["strace", "-f", "-o", log, *slow, ENGINE, path, f"--directory={tmp_path / 'image'}", f"--phase={phase}"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    wait_for_calls(log, calls, 121)
-    os.kill(int(log.read_text().split()[0]), signal.SIGINT)
-    complaint = process.communicate(timeout=60)[1]
+    with own_process(command) as process:
+        wait_for_calls(log, calls, 121)
+        os.kill(int(log.read_text().split()[0]), signal.SIGINT)
+        complaint = process.communicate(timeout=60)[1]
     assert process.returncode == 1
     assert complaint.startswith("flextrace-replay: interrupted while ")
     assert log.read_text().count(f"{calls}(") < count / 2

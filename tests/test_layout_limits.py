@@ -7,7 +7,6 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -37,7 +36,7 @@ from tests.laid_out import (
 )
 from tests.made_trace import write
 from tests.page_cache import cached_ranges
-from tests.running_replay import wait_for_calls
+from tests.running_replay import children, own_process, wait_for_calls
 from tests.straced import ENGINE, needs_engine, needs_strace, op
 from tests.told import PROGRAMS
 
@@ -138,11 +137,10 @@ def test_a_stop_in_the_middle_leaves_an_image_that_is_known_as_unfinished(engine
     slow = ["strace", "-o", log, "-e", "trace=ioctl", "-e", "inject=ioctl:delay_enter=50000"]
     options = ["--layout=recorded", *(["--keep-image"] if kept else [])]
     command = [*slow, ENGINE, path, f"--directory={image}", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for_calls(log, "ioctl", 9)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(children[0]), signal.SIGINT)
-    output, complaint = process.communicate(timeout=60)
+    with own_process(command) as process:
+        wait_for_calls(log, "ioctl", 9)
+        os.kill(int(children(process.pid)[0]), signal.SIGINT)
+        output, complaint = process.communicate(timeout=60)
     assert (process.returncode, output) == (1, "")
     assert "interrupted while laying out" in complaint
     assert (image.parent / "beside").read_text() == "precious"

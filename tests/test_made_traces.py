@@ -18,66 +18,18 @@ from flextrace.main import main
 from replayer.cut import Selection, cut
 from replayer.merge import clone, merge
 from replayer.repeat import repeat
-from replayer.run import replay
 from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations, sort_like, willy
 from tests.made_trace import made_trace, read
+from tests.sound_traces import PAGE, SECOND_NS, assert_replays, assert_sound, log_and_temporary, opens
 from tests.straced import needs_engine, op
 
 pytestmark = pytest.mark.parallel
 
-PAGE = 4096
 KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)
-SECOND_NS = 10**9
-
-
-def assert_sound(trace):
-    """Ids are unique, and everything that is used is described."""
-    io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
-    ids = np.concatenate([io["id"], fileops["id"]])
-    assert len(np.unique(ids)) == len(ids)
-    files = trace.arrays[RecordKind.FILE]["file"]
-    assert len(np.unique(files)) == len(files)
-    assert set(io["file"]) | set(fileops["file"]) <= set(files)
-    assert set(io["thread"]) | set(fileops["thread"]) <= set(trace.arrays[RecordKind.TASK]["thread"])
-
-
-def assert_replays(trace, tmp_path, skipped=0):
-    """The engine does every operation with the recorded result."""
-    path = trace_file.write(trace, tmp_path / "made.iotrace", force=True)
-    result = replay(path, tmp_path / "image")
-    assert result["trustworthy"], result["reasons"]
-    operations = result["operations"]
-    assert (operations["failed"], operations["short"], operations["skipped"]) == (0, 0, skipped)
-    assert operations["done"] == len(trace.io) + len(trace.fileops) - skipped
-    assert not any(result["mismatches"].values()), result["mismatches"]
 
 
 def is_equal(one, other):
     return all(one.arrays[kind].tobytes() == other.arrays[kind].tobytes() for kind in RecordKind if kind in one.arrays)
-
-
-def opens(recording, thread, file, **flags):
-    recording.operate(Fileop.OPEN, thread, file, **flags)
-
-
-def log_and_temporary():
-    """One thread appends to a log that exists, makes, fills, reads, renames and removes a temporary file."""
-    recording = Recording()
-    log, table = recording.file("/log", 3 * PAGE), recording.file("/table", 64 * PAGE)
-    temporary = recording.file("/t", created=True)
-    for file in (log, table):
-        opens(recording, 1, file)
-    for step in range(5):
-        recording.write(1, log, (3 + step) * PAGE, PAGE)
-        recording.read(1, table, step * 7 * PAGE, PAGE)
-    recording.read(1, log, 8 * PAGE, PAGE, done=0)
-    opens(recording, 1, temporary, flags=int(IoFlag.CREATED))
-    recording.write(1, temporary, 0, 5 * PAGE)
-    recording.read(1, temporary, 4 * PAGE, 2 * PAGE, done=PAGE)
-    recording.operate(Fileop.TRUNCATE, 1, temporary, argument=PAGE)
-    recording.read(1, temporary, 0, 2 * PAGE, done=PAGE)
-    recording.operate(Fileop.UNLINK, 1, temporary)
-    return recording.trace()
 
 
 # ---- nothing changes ----

@@ -14,7 +14,7 @@ from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from tests.flexible_traces import Recording, willy
 from tests.made_trace import made_trace, read, write
-from tests.test_made_traces import assert_sound
+from tests.sound_traces import assert_sound
 
 pytestmark = pytest.mark.parallel
 

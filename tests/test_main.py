@@ -22,20 +22,26 @@ FLEXTRACE = [sys.executable, "-m", "flextrace"]
 WILLY = ["--unique-bytes", "1M", "--seq-frac", "0", "--read-frac", "1", "--size-mean", "4K"]
 
 
-@pytest.mark.parametrize("words", [["doctor"], ["--help"], ["--version"], ["scale", "--help"]])
-def test_full_output_is_told_by_its_name_in_one_line(words):
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory) -> Path:
+    rows = [read(4096 * at, 4096, 1000 * at, 500) for at in range(100)]
+    made = made_trace(rows, files=[{"file": 1, "size_bytes": 1 << 20}])
+    return characterize.write(made, tmp_path_factory.mktemp("trace") / "t.iotrace")
+
+
+@pytest.mark.parametrize("words", ["info {trace}", "--help", "--version", "scale --help"])
+def test_full_output_is_told_by_its_name_in_one_line(trace, words):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*FLEXTRACE, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        command = [*FLEXTRACE, *words.format(trace=trace).split()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"flextrace{'' if words[0][0] == '-' else ' ' + words[0]}: ")
+    assert line.startswith(f"flextrace{'' if words[0] == '-' else ' ' + words.split()[0]}: ")
     assert "cannot write to standard output: No space left on device; make room there" in line
 
 
-def test_output_that_is_larger_than_its_buffer_is_told_too(tmp_path):
-    rows = [read(4096 * at, 4096, 1000 * at, 500) for at in range(100)]
-    path = characterize.write(made_trace(rows, files=[{"file": 1, "size_bytes": 1 << 20}]), tmp_path / "t.iotrace")
-    words = [*FLEXTRACE, "characterize", str(path), "--format", "json"]
+def test_output_that_is_larger_than_its_buffer_is_told_too(trace):
+    words = [*FLEXTRACE, "characterize", str(trace), "--format", "json"]
     printed = subprocess.run(words, capture_output=True, text=True, check=False).stdout
     assert len(printed) > 2 * io.DEFAULT_BUFFER_SIZE
     with open("/dev/full", "w") as full:
@@ -44,21 +50,15 @@ def test_output_that_is_larger_than_its_buffer_is_told_too(tmp_path):
     assert done.stderr.splitlines()[-1].startswith("flextrace characterize: cannot write to standard output: No space")
 
 
-@pytest.mark.parametrize("words", ["doctor", "--help", "scale --help"])
-def test_a_reader_that_has_enough_ends_it_quietly(words):
-    command = " ".join(["set -o pipefail;", *FLEXTRACE, words, "| true"])
+@pytest.mark.parametrize("words", ["info {trace}", "--help", "scale --help"])
+@pytest.mark.parametrize("nobody", ["| true", ">&-"])
+def test_output_that_nobody_takes_is_no_error(trace, words, nobody):
+    """A reader that has enough, and an output that is closed."""
+    command = " ".join(["set -o pipefail;", *FLEXTRACE, words.format(trace=trace), nobody])
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert done.stderr == ""
-
-
-def test_output_that_is_closed_is_no_error():
-    command = " ".join([*FLEXTRACE, "willy", "--help", ">&-"])
-    help_of = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    command = " ".join([*FLEXTRACE, "doctor", ">&-"])
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert "Traceback" not in help_of.stderr + done.stderr
-    assert done.returncode == subprocess.run([*FLEXTRACE, "doctor"], capture_output=True, check=False).returncode
+    assert "Traceback" not in done.stderr
+    assert done.stderr == "" or nobody == ">&-"  # where a help goes then
 
 
 @pytest.mark.parametrize("nowhere", ["/dev/full", "&-", " >(true)"])

@@ -12,7 +12,7 @@ from selfscale.models.measured import columns, measured
 from selfscale.models.measured_traffic import traffic_of_runs
 from selfscale.models.traffic import TrafficModel
 from selfscale.models.traffic_time import SHARPNESS, seconds_of, simulated
-from tests.test_traffic_model import ENVIRONMENT, LIMITS, REGIONS, machine, workloads
+from tests.traffic_machine import ENVIRONMENT, LIMITS, REGIONS, machine, workloads
 
 pytestmark = pytest.mark.parallel
 

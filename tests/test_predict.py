@@ -334,13 +334,13 @@ def test_wrong_files_and_models_are_named(profile, tmp_path, capsys):
 
 
 def test_an_incomplete_profile_warns(profile, tmp_path, capsys):
-    document = profile.as_document()
-    document["complete"] = False
+    document = profile.as_document() | {"complete": False}
+    predict = ["predict", str(tmp_path / "p.json"), *OPTIONS, "--model", "product"]
     (tmp_path / "p.json").write_text(json.dumps(document))
-    assert main(["predict", str(tmp_path / "p.json"), *OPTIONS]) == 0
+    assert main(predict) == 0
     assert "is not complete: continue it with 'flextrace scale --resume'" in capsys.readouterr().err
     (tmp_path / "p.json").write_text(json.dumps(document | {"ended_early": "cannot write to d"}))
-    assert main(["predict", str(tmp_path / "p.json"), *OPTIONS]) == 0
+    assert main(predict) == 0
     assert "is not complete: cannot write to d; continue it with" in capsys.readouterr().err
 
 

@@ -24,7 +24,7 @@ from selfscale.simulation.run import run_in
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.page_cache import reclaimed_pages, resident_pages
-from tests.test_page_cache import MACHINE
+from tests.simulated_machine import MACHINE
 
 pytestmark = pytest.mark.skipif(
     not platform.release().startswith("6.18."), reason="the simulation reads ahead as Linux 6.18 does, others differ"

@@ -140,9 +140,9 @@ def test_requests_whose_end_is_not_seen_are_recorded(tmp_path):
     load += [f"--number_ios={reads}", "--io_size=1g"]
     writer = ["fio", "--name=writes", f"--filename={tmp_path}/other", "--size=64m", "--direct=1", "--rw=write"]
     writer += ["--bs=8m", "--rate=500m", "--time_based", "--runtime=60"]
+    trace_path = Path(f"/dev/shm/flextrace-test-{os.getpid()}")
     others = subprocess.Popen(writer, stdout=subprocess.DEVNULL)
     try:
-        trace_path = Path("/dev/shm") / f"{tmp_path.name}-{os.getpid()}.iotrace"
         run_recorder(trace_path, *load)
         trace = characterize.open(trace_path)
     finally:

@@ -19,7 +19,7 @@ from replayer.run import prepare, replay
 from replayer.running.confine import MemoryGroup
 from replayer.willy import make_trace
 from tests.made_trace import made_trace, read, write
-from tests.running_replay import playing, wait_until
+from tests.running_replay import own_process, playing, wait_until
 from tests.straced import ROOT, needs_engine
 
 pytestmark = needs_engine
@@ -168,12 +168,10 @@ def test_prepare_then_run(synthetic, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_an_interrupt_ends_the_verb_with_its_result(synthetic, tmp_path, number):
     command = [sys.executable, "-m", "flextrace", "replay", str(synthetic), "--directory", str(tmp_path / "image")]
-    process = subprocess.Popen(
-        [*command, "--loop", "--max-time", "60", "--format", "json"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    wait_until(lambda: playing(tmp_path / "image"))
-    process.send_signal(number)
-    out = process.communicate(timeout=30)[0]
+    with own_process([*command, "--loop", "--max-time", "60", "--format", "json"], cwd=ROOT) as process:
+        wait_until(lambda: playing(tmp_path / "image"))
+        process.send_signal(number)
+        out = process.communicate(timeout=60)[0]
     assert json.loads(out)["stopped"] == "signal"
     assert process.returncode == 130
     assert not (tmp_path / "image").exists()

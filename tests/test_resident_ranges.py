@@ -15,7 +15,7 @@ import characterize
 from characterize.layout import Fileop
 from tests.made_trace import made_trace
 from tests.page_cache import PAGE_BYTES, cache_only, cached_ranges
-from tests.running_replay import wait_for_calls
+from tests.running_replay import own_process, wait_for_calls
 from tests.straced import ENGINE, needs_engine, needs_strace, op
 from tests.told import RECORDER
 
@@ -173,12 +173,10 @@ def test_every_pass_begins_with_the_same_pages(tmp_path, choice):
 
 def second_pass_begins_with(running, first, second, expected):
     """Whether ``first`` has the ``expected`` ranges cached once the second pass found ``second`` as the first did."""
-    process = subprocess.Popen(running, stdout=subprocess.PIPE, text=True)
-    try:
+    with own_process(running) as process:
         assert wait_for(lambda: second.stat().st_size == 100)
         assert wait_for(lambda: second.stat().st_size == 500)
         as_expected = wait_for(lambda: cached_ranges(first) == expected, timeout_s=5)
-    finally:
         process.send_signal(signal.SIGINT)
         out = process.communicate(timeout=60)[0]
     assert json.loads(out)["stopped"] == "signal"
@@ -248,11 +246,10 @@ def test_an_interrupt_while_the_cache_is_filled_ends_it_with_a_result(tmp_path, 
     image, log = tmp_path / "image", tmp_path / "log"
     command = [ENGINE, trace, f"--directory={image}", *(["--keep-image"] * kept)]
     slow = ["strace", "-f", "-o", log, "-e", "trace=readahead", "-e", "inject=readahead:delay_enter=10000"]
-    process = subprocess.Popen([*slow, *command], stdout=subprocess.PIPE, text=True)
-    wait_for_calls(log, "readahead")
-    engine = int(log.read_text().split()[0])
-    os.kill(engine, signal.SIGINT)
-    out = process.communicate(timeout=100)[0]
+    with own_process([*slow, *command]) as process:
+        wait_for_calls(log, "readahead")
+        os.kill(int(log.read_text().split()[0]), signal.SIGINT)
+        out = process.communicate(timeout=100)[0]
     document = json.loads(out)
     assert document["stopped"] == "signal"
     assert document["skipped_reasons"] == {"stopped": 1}

@@ -20,7 +20,7 @@ from selfscale.simulation.machine_costs import machine_costs
 from selfscale.simulation.operations import Kind, operations_of
 from selfscale.simulation.run import run
 from tests.made_trace import made_trace, read, write
-from tests.test_page_cache import ACCESS_NS, MACHINE, SYNC_NS, operations
+from tests.simulated_machine import ACCESS_NS, MACHINE, SYNC_NS, operations
 from tests.told import run_recorder
 
 pytestmark = pytest.mark.parallel

@@ -24,10 +24,10 @@ from selfscale.measuring.access import Access, direct_block_bytes
 from selfscale.measuring.fill import fill
 from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted
+from tests.disturbed_scale import fill_up
 from tests.page_cache import resident_pages
 from tests.straced import needs_engine
 from tests.synthetic_machine import Machine
-from tests.test_scale_lost import fill_up
 
 pytestmark = [needs_engine, pytest.mark.root]
 pytest_plugins = ["brief_points", "small_file_system"]

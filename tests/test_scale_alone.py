@@ -10,9 +10,10 @@ import pytest
 
 from flextrace.main import main
 from flextrace.runs import measuring
-from tests.test_scale_lost import command, disturbed  # noqa: F401
+from tests.disturbed_scale import command
 
 pytestmark = pytest.mark.parallel
+pytest_plugins = ["disturbed_scale"]
 
 
 def locked(path: Path) -> int:
@@ -22,7 +23,7 @@ def locked(path: Path) -> int:
     return descriptor
 
 
-def test_points_of_a_run_that_goes_on_are_left_alone(tmp_path, disturbed, capsys):  # noqa: F811
+def test_points_of_a_run_that_goes_on_are_left_alone(tmp_path, disturbed, capsys):
     """Also where it measures another directory, or a device, whose own lock it does not meet."""
     disturbed.before[5] = lambda: os.kill(os.getpid(), signal.SIGTERM)
     assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
@@ -38,7 +39,7 @@ def test_points_of_a_run_that_goes_on_are_left_alone(tmp_path, disturbed, capsys
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
 
 
-def test_a_run_has_its_journal_from_its_begin_to_its_end(tmp_path, disturbed, monkeypatch):  # noqa: F811
+def test_a_run_has_its_journal_from_its_begin_to_its_end(tmp_path, disturbed, monkeypatch):
     """What was killed before it had written any point holds up nobody."""
     journal, refused = tmp_path / "p.json.points.ndjson", []
     journal.touch()

@@ -11,11 +11,11 @@ from flextrace import scale
 from flextrace.main import main
 from flextrace.runs import measuring
 from selfscale.profile import Profile
-from tests.test_scale_lost import command, disturbed  # noqa: F401
-from tests.test_validate import command as validation
-from tests.test_validate import machine, made, place  # noqa: F401
+from tests.disturbed_scale import command
+from tests.validated_machine import command as validation
 
 pytestmark = pytest.mark.parallel
+pytest_plugins = ["disturbed_scale", "validated_machine"]
 
 LEFT = "cannot remove the memory group: Device or resource busy; rmdir it later"
 
@@ -43,7 +43,7 @@ def stuck(monkeypatch):
 
 
 @pytest.mark.usefixtures("stuck")
-def test_an_interruption_stays_one_and_how_to_go_on_is_told(tmp_path, disturbed, capsys):  # noqa: F811
+def test_an_interruption_stays_one_and_how_to_go_on_is_told(tmp_path, disturbed, capsys):
     disturbed.before[5] = lambda: os.kill(os.getpid(), signal.SIGTERM)
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--memory", "64M")) == 130
     told = capsys.readouterr().err
@@ -54,7 +54,7 @@ def test_an_interruption_stays_one_and_how_to_go_on_is_told(tmp_path, disturbed,
 
 
 @pytest.mark.usefixtures("stuck")
-def test_a_failure_stays_the_first_thing_that_is_told_of_what_failed(tmp_path, disturbed, capsys):  # noqa: F811
+def test_a_failure_stays_the_first_thing_that_is_told_of_what_failed(tmp_path, disturbed, capsys):
     def fail():
         raise FlextraceError("the device is on fire")
 
@@ -81,7 +81,7 @@ def test_a_whole_profile_is_there_with_what_to_do_next(tmp_path, stuck, monkeypa
 
 @pytest.mark.parametrize("code", [1, 130])
 @pytest.mark.usefixtures("machine")
-def test_a_whole_validation_is_told(place, stuck, monkeypatch, capsys, code):  # noqa: F811
+def test_a_whole_validation_is_told(place, stuck, monkeypatch, capsys, code):
     monkeypatch.setattr(measuring, "check_space", lambda *arguments: None)
     monkeypatch.setattr(stuck, "end", FlextraceError(LEFT) if code == 1 else KeyboardInterrupt())
     assert main(validation(place, "--no-orthogonal", "--memory", "64M")) == code
@@ -93,7 +93,7 @@ def test_a_whole_validation_is_told(place, stuck, monkeypatch, capsys, code):  #
 
 
 @pytest.mark.usefixtures("stuck")
-def test_an_interrupted_validation_stays_one(place, machine, monkeypatch, capsys):  # noqa: F811
+def test_an_interrupted_validation_stays_one(place, machine, monkeypatch, capsys):
     monkeypatch.setattr(measuring, "check_space", lambda *arguments: None)
     machine.interrupt_at = 5
     assert main(validation(place, "--no-orthogonal", "--memory", "64M")) == 130

@@ -13,9 +13,9 @@ from flextrace.runs import measuring
 from selfscale.measure import evict
 from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted, run
+from tests.disturbed_scale import Disturbed, command, fill_up
 from tests.straced import needs_engine
 from tests.synthetic_machine import MIB
-from tests.test_scale_lost import Disturbed, command, fill_up
 
 pytestmark = pytest.mark.root
 pytest_plugins = ["brief_points"]

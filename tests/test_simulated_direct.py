@@ -6,7 +6,7 @@ import pytest
 
 from selfscale.simulation.operations import Kind
 from selfscale.simulation.run import run
-from tests.test_page_cache import ACCESS_NS, JOURNAL_NS, MACHINE, PAGE_NS, REQUESTS, SYNC_NS, operations, stored_on
+from tests.simulated_machine import ACCESS_NS, JOURNAL_NS, MACHINE, PAGE_NS, REQUESTS, SYNC_NS, operations, stored_on
 
 pytestmark = pytest.mark.parallel
 

@@ -2,7 +2,6 @@
 """A trace in chunks: the records in the order of a stable sort whatever the pieces, and the same document from all."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,29 +14,19 @@ import characterize as package
 from characterize.characterization import characterize
 from characterize.errors import FlextraceError
 from characterize.layer_summary import Sample
-from characterize.layout import HEADER_DTYPE, TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
+from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
 from characterize.stream import TIMED, Chunk, Linked, open_stream, stream_of, stream_of_pieces
 from characterize.trace import Trace
 from characterize.trace_files.archive import pack
 from characterize.workload import workload_of
+from tests.busy_records import written_as_is
 from tests.flexible_traces import KINDS, recordings
-from tests.made_trace import made_trace, read, records, write
+from tests.made_trace import made_trace, read, write
 
 pytestmark = pytest.mark.parallel
 
 STEPS = (1, 7, 1000)
 START = st.integers(0, 12)
-
-
-def written_as_is(directory: Path, kinds: list[tuple[RecordKind, dict]], flags: int = 0) -> Path:
-    """A trace file with records in the order in which they are given, which `characterize.write` would sort."""
-    path = directory / "disorder.iotrace"
-    package.write(Trace(made_trace().header, {}), path, force=True)
-    body = b"".join(records(kind, [row]).tobytes() for kind, row in kinds)
-    header = np.frombuffer(path.read_bytes()[:TRACE_HEADER_BYTES], HEADER_DTYPE).copy()
-    header["record_count"], header["flags"] = len(kinds), flags
-    path.write_bytes(header.tobytes() + body)
-    return path
 
 
 @st.composite

@@ -2,14 +2,13 @@
 """A trace that is cut off while it is replayed: the run ends with its result, and its files are removed."""
 
 import os
-import subprocess
 
 import pytest
 
 import characterize
 from characterize.layout import TRACE_HEADER_BYTES, Fileop
 from tests.made_trace import made_trace, read
-from tests.running_replay import lines_and_document
+from tests.running_replay import lines_and_document, own_process
 from tests.straced import ENGINE, needs_engine, op
 from tests.told import PROGRAMS
 
@@ -35,10 +34,10 @@ def test_a_run_ends_with_its_result(tmp_path, name, left_bytes):
         pytest.skip(f"{engine} is not built (make build/test-programs)")
     command = [engine, trace, "--loop", "--interval-ms=20", "--max-seconds=30", f"--directory={image}"]
     command += [] if engine == SMALL else [f"--engine={name}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline().startswith('{"t_s"')
-    os.truncate(trace, left_bytes)
-    out, said = process.communicate(timeout=60)
+    with own_process(command) as process:
+        assert process.stdout.readline().startswith('{"t_s"')
+        os.truncate(trace, left_bytes)
+        out, said = process.communicate(timeout=60)
     assert process.returncode == 3, said
     document = lines_and_document(out)[1]
     operations = document["operations"]

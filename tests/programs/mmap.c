@@ -30,6 +30,24 @@ static char *map(const char *name, int protection, int flags, int advice)
 	return memory;
 }
 
+/* Tells how much of a mapping the kernel has mapped by entries of 2 MiB: "whole NAME BYTES". */
+static void tell_mapped_whole(const char *name, const char *memory)
+{
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	char line[PATH_ROOM];
+	unsigned long first, end, kib;
+	bool within = false;
+	if (!maps)
+		err(1, "/proc/self/smaps");
+	while (fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx ", &first, &end) == 2)
+			within = first <= (unsigned long)memory && (unsigned long)memory < end;
+		else if (within && sscanf(line, "FilePmdMapped: %lu", &kib) == 1)
+			printf("whole %s %lu\n", name, kib * 1024);
+	}
+	fclose(maps);
+}
+
 static void unmap(char *memory)
 {
 	if (munmap(memory, FILE_PAGES * PAGE_BYTES))
@@ -96,6 +114,7 @@ static void do_loads(void)
 	make_file("warm-large", FILE_PAGES * PAGE_BYTES);
 	memory = map("warm-large", PROT_READ, MAP_SHARED, MADV_NORMAL);
 	load("warm-large", memory, 17, 53, 0);
+	tell_mapped_whole("warm-large", memory);
 	unmap(memory);
 }
 

@@ -9,95 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selfscale.measuring.storage import StorageTimes
-from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
-from selfscale.simulation.operations import Kind, Operations
-from selfscale.simulation.read_ahead_rules import PAGE_BYTES, ReadAheadRules
+from selfscale.simulation.operations import Kind
 from selfscale.simulation.run import run
+from tests.simulated_machine import ACCESS_NS, MACHINE, PAGE_NS, REQUESTS, operations, stored_on
 
 pytestmark = pytest.mark.parallel
-
-ACCESS_NS, PAGE_NS, SYNC_NS, JOURNAL_NS = 100_000.0, 4_000.0, 700_000.0, 900_000.0
-STORAGE = StorageTimes(
-    read_ns=ACCESS_NS,
-    paused_read_ns=ACCESS_NS,
-    rested_read_ns=ACCESS_NS,
-    awake_read_ns=ACCESS_NS,
-    read_page_ns=PAGE_NS,
-    read_busy_ns=ACCESS_NS / 2,
-    read_page_busy_ns=PAGE_NS,
-    behind_burst_ns=0.0,
-    held_up_ns=0.0,
-    ahead_page_ns=0.0,
-    overwrite_call_ns=7.0,
-    overwrite_page_ns=7.0,
-    append_call_ns=7.0,
-    append_page_ns=7.0,
-    sync_ns=SYNC_NS,
-    paused_sync_ns=SYNC_NS,
-    append_sync_ns=SYNC_NS + JOURNAL_NS,
-    sync_more_ns=0.0,
-    sync_busy_ns=0.0,
-    append_sync_busy_ns=0.0,
-    sync_more_busy_ns=0.0,
-    sync_held_up_ns=0.0,
-    directory_sync_ns=150_000.0,
-)
-REQUESTS = RequestCosts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-MACHINE = MachineCosts(
-    processors=0,
-    serving_threads=0,
-    cache_pages=1000,
-    read_ahead=ReadAheadRules(32, 320, large_folios=True),
-    dirty_pages=200.0,
-    background_pages=150.0,
-    burst_pages=1,
-    behind_page_ns=0.0,
-    beside_burst=1.0,
-    miss_page_ns=0.0,
-    write_busy_ns=0.0,
-    write_page_busy_ns=PAGE_NS,
-    shared_frac=0.0,
-    requests=REQUESTS,
-    storage=STORAGE,
-)
-
-
-def stored_on(machine=MACHINE, **changes):
-    """A machine with another storage."""
-    return machine._replace(storage=machine.storage._replace(**changes))
-
-
-def operations(rows, *, stored=10_000, cached=(), after=(-1,), waits_for=None, gap_ns=1000.0, processor_ns=1000.0):
-    """Rows of (kind, first page, pages), or of these and thread; on one file of 10,000 pages."""
-    count = len(rows)
-    kind, first, pages = (np.array([row[column] for row in rows]) for column in range(3))
-    return Operations(
-        kind=kind.astype(np.int8),
-        thread=np.array([row[3] if len(row) > 3 else 0 for row in rows], np.int64),
-        reader=np.zeros(count, np.int64),
-        first=first.astype(np.int64),
-        pages=pages.astype(np.int64),
-        size_bytes=pages.astype(np.int64) * PAGE_BYTES,
-        head=np.zeros(count, bool),
-        tail=np.zeros(count, bool),
-        direct=np.zeros(count, bool),
-        synced=np.zeros(count, bool),
-        processor_ns=np.full(count, float(processor_ns)),
-        gap_ns=np.full(count, float(gap_ns)),
-        wait_gap_ns=np.full(count, float(gap_ns)),
-        computing_ns=np.full(count, np.nan),
-        run_delay_ns=np.zeros(count),
-        together=np.zeros(count, bool),
-        waits_for=np.array([(waits_for or {}).get(number, -1) for number in range(count)], np.int64),
-        after=np.array(after, np.int64),
-        reader_file=np.zeros(1, np.int64),
-        file_begin=np.zeros(1, np.int64),
-        file_end=np.full(1, 10_000, np.int64),
-        stored=np.arange(10_001) < stored,
-        cached=np.array(cached, np.int64),
-        span_s=0.0,
-    )
 
 
 def test_what_is_cached_takes_the_recorded_time():
@@ -171,13 +87,13 @@ def test_a_scan_waits_for_storage_and_hides_behind_thinking():
     assert end[-1] == pytest.approx(3200 * 21_000.0 + waited.sum())
 
 
-@pytest.mark.parametrize(("request_pages", "waiting"), [(8, 0.0), (31, 0.0), (32, 0.0), (64, 0.0)])
-def test_what_is_read_ahead_hides_behind_thinking(request_pages, waiting):
+@pytest.mark.parametrize("request_pages", [8, 31, 32, 64])
+def test_what_is_read_ahead_hides_behind_thinking(request_pages):
     """Also of requests as large as the largest window, which take all of the first one, and of twice that."""
     rows = [(Kind.READ, page, request_pages) for page in range(0, 6400 - request_pages, request_pages)]
     _, _, waited = run(operations(rows, gap_ns=20_000.0 * request_pages), MACHINE)
     assert waited[0] >= ACCESS_NS
-    assert (waited[2:] > 0).mean() == pytest.approx(waiting, abs=0.02)
+    assert (waited[2:] > 0).mean() < 0.02
 
 
 def test_random_reads_read_nothing_ahead():
@@ -302,70 +218,6 @@ def test_the_pages_of_a_read_after_a_pause_take_longer():
     for gap_us, page_ns in ((10, PAGE_NS / 4), (math.sqrt(20 * 200), PAGE_NS * 5 / 8), (300, PAGE_NS)):
         _, _, waited = run(operations(rows, gap_ns=1e3 * gap_us), machine)
         assert waited[1] == pytest.approx(ACCESS_NS + 4 * page_ns, rel=1e-3), gap_us
-
-
-def test_where_others_compute_short_pauses_alone_are_those_of_a_processor_that_is_awake():
-    """Thread 1 computes while thread 0 reads; after 200 us it takes what it does without that."""
-    for gap_us, wait_ns in ((10, 20_000.0), (math.sqrt(20 * 200), 60_000.0), (300, ACCESS_NS)):
-        rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1)]
-        todo = operations(rows, cached=[0], after=(0, -1))
-        todo.gap_ns[2], todo.gap_ns[3] = 1e3 * gap_us, 2e6
-        machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=2)
-        _, _, waited = run(todo, machine)
-        assert waited[2] == pytest.approx(wait_ns, rel=0.02), gap_us
-
-
-@pytest.mark.parametrize(
-    ("processors", "gap_ns", "awake"),
-    [(2, 1e6, True), (2, 20e6, False), (1, 1e6, False), (3, 1e6, False), (0, 1e6, False)],
-)
-def test_a_read_is_awake_where_others_keep_the_other_processors_computing(processors, gap_ns, awake):
-    """Thread 1 pauses, for no longer than it takes to compute, when thread 0 reads what is not cached."""
-    rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1)]
-    todo = operations(rows, cached=[0], after=(0, -1))
-    todo.gap_ns[3] = gap_ns
-    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=processors)
-    _, _, waited = run(todo, machine)
-    assert waited.tolist() == [0, *[20_000.0 if awake else ACCESS_NS] * 2, 0]
-
-
-@pytest.mark.parametrize(
-    ("computing_ns", "awake"),
-    # Of a pause of 100 us; the first read begins 1 us after it did, and if that is awake the second one 22 us later.
-    [(0.0, [False, False]), (40_000.0, [True, False]), (60_000.0, [True, True]), (100_000.0, [True, True])],
-)
-def test_a_recorded_share_says_when_a_thread_computes(computing_ns, awake):
-    """Half of it at the begin of its pause, and half at the end."""
-    rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1)]
-    todo = operations(rows, cached=[0], after=(0, -1))
-    todo.gap_ns[3], todo.computing_ns[3] = 100_000.0, computing_ns
-    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=2)
-    _, _, waited = run(todo, machine)
-    assert waited[1:3].tolist() == [20_000.0 if each else ACCESS_NS for each in awake]
-
-
-def test_who_waits_for_storage_or_for_a_thread_does_not_compute():
-    rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 1), (Kind.READ, 900, 1, 0)]
-    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0, read_page_busy_ns=0.0)._replace(processors=2)
-    reading = operations([*rows, (Kind.READ, 0, 1, 1)], cached=[0], after=(0, -1))
-    _, _, waited = run(reading, machine)
-    assert waited[1:4].tolist() == [ACCESS_NS] * 3, "each thread waits for its own read"
-    _, _, waited = run(reading, machine._replace(serving_threads=1))
-    assert waited[1:3].tolist() == [ACCESS_NS, 20_000.0], "a thread of the kernel works for the first one"
-    waiting = operations([*rows[:2], rows[3], (Kind.READ, 0, 1, 1)], cached=[0], after=(0, -1), waits_for={3: 2})
-    _, _, waited = run(waiting, machine)
-    assert waited[1:3].tolist() == [ACCESS_NS] * 2
-
-
-def test_who_is_in_a_call_and_waits_for_nothing_keeps_a_processor_awake():
-    """Thread 1's read takes a processor for 30 us, and its pause none; thread 0 reads 14 and 45 us after it began."""
-    rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1)]
-    todo = operations(rows, cached=[0], after=(-1, -1))
-    todo.processor_ns[0], todo.computing_ns[:], todo.gap_ns[1:] = 30e3, 0.0, [15e3, 10e3, 1e6]
-    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=2)
-    start, _, waited = run(todo, machine)
-    assert start[:3].tolist() == [1e3, 15e3, 46e3]
-    assert waited[1:3].tolist() == [20_000.0, ACCESS_NS]
 
 
 def test_new_pages_take_the_writer_no_less_than_the_benchmark():
