@@ -23,8 +23,8 @@ from selfscale.models.residual import ResidualModel
 from selfscale.models.traffic_time import CacheLimits, TrafficTimes, fit_traffic_times, simulated
 from selfscale.profile import Region
 from selfscale.profiles.direction_caches import file_cache_size
+from selfscale.simulation.dirty_limits import BACKGROUND_FRAC
 from selfscale.simulation.read_ahead_rules import read_ahead_rules
-from selfscale.simulation.traffic import BACKGROUND_FRAC
 
 NEEDED = ("cache_limit_bytes", "read_ahead_bytes", "dirty_limit_bytes")
 QUEUES = (None, 512, 256, 128)

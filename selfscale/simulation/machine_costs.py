@@ -17,12 +17,9 @@ import numpy as np
 from selfscale.measuring.probe_trace import BURST_BYTES
 from selfscale.measuring.storage import SCAN_BYTES, StorageTimes
 from selfscale.models.service_time import CONSTANTS, PAGE_BYTES, ServiceTimes
-from selfscale.simulation.flusher_chunk import chunk_pages
+from selfscale.simulation.dirty_limits import BACKGROUND_FRAC, HELD_FRAC, chunk_pages
 from selfscale.simulation.read_ahead_rules import ReadAheadRules, read_ahead_rules
 
-FREE_RUN = 1.5
-"""Times the dirty pages at which writing back begins, where writers wait: the middle between vm.dirty_background_ratio
-and vm.dirty_ratio, by their defaults (10 and 20 %; mm/page-writeback.c, dirty_freerun_ceiling)."""
 EXTENT_PAGES = 2048
 """That ext4 writes back of a file at least, however small the flusher's chunk is (MAX_WRITEPAGES_EXTENT_LEN)."""
 THREAD_SERVED = {"device": "/dev/loop", "filesystem": "btrfs"}
@@ -137,7 +134,7 @@ def machine_costs(
         serving_threads=_serving_threads(environment),
         cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
         read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
-        dirty_pages=FREE_RUN * background_pages,
+        dirty_pages=HELD_FRAC / BACKGROUND_FRAC * background_pages,
         background_pages=background_pages,
         burst_pages=max(EXTENT_PAGES, chunk_pages((environment.get("dirty_limit_bytes") or 0) / PAGE_BYTES)),
         behind_page_ns=behind_page_ns,

@@ -19,19 +19,14 @@ import numba
 import numpy as np
 
 from characterize.workload import Workload
+from selfscale.simulation.dirty_limits import BACKGROUND_FRAC, HELD_FRAC, chunk_pages
 from selfscale.simulation.flusher import write_back
-from selfscale.simulation.flusher_chunk import chunk_pages
 from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import DIRTY, USED, clean, dirty, drop, use
 from selfscale.simulation.read_ahead_rules import PAGE_BYTES, ReadAheadRules
 from selfscale.simulation.reading import met_mark, missed
 from selfscale.simulation.traffic_state import COMMAND_PAGES, LEAVING, STARTS, Limits, Walk, state_of
 
-BACKGROUND_FRAC = 0.5
-"""Of the limit on dirty pages, where the flusher begins: vm.dirty_background_ratio over vm.dirty_ratio."""
-HELD_FRAC = 0.75
-"""Of that limit, what is dirty and on its way to storage where writers wait: the middle between it and the background
-limit, where pauses begin (dirty_freerun_ceiling)."""
 TURNS = 1.5
 """Times that the content of the cache is replaced, and all that is dirty once, before it is counted."""
 WARM_MAX = 10.0
