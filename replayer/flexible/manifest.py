@@ -13,8 +13,12 @@ from replayer.flexible.curve import CurveChange
 
 SHARES = ("seqFrac", "readFrac")
 TIMES = ("timeScale", "thinkScale")
-TOLERANCE = 0.01
+ACCEPTED = 0.01
 """Of a target and of what is held: relative, of shares absolute; one request, where that is more (`tolerance_of`)."""
+HELD_TOLERANCE = ACCEPTED / 2
+"""What is held is brought back from beyond that; the rest is for later steps: a split may cut runs (`CUTS_SHARE`)."""
+RUNS_TOLERANCE = 0.9 * ACCEPTED
+"""By how much a change of the footprint may move seqFrac: from there it is brought back."""
 
 
 def deviation_text(name: str, deviation: float) -> str:
@@ -81,11 +85,11 @@ class Manifest:
         return ", ".join(f"{name} by {deviation_text(name, value)}" for name, value in self.off.items())
 
     def tolerance_of(self, name: str) -> float:
-        """How far a parameter may be off: `TOLERANCE`, or what one request of the parent makes of it."""
+        """How far a parameter may be off: `ACCEPTED`, or what one request of the parent makes of it."""
         one = 1 / self.requests
         if name == "uniqueBytes":
             one = self.wanted.size_mean / self.wanted.unique_bytes
-        return max(TOLERANCE, one * 1.001)
+        return max(ACCEPTED, one * 1.001)
 
     def as_document(self) -> dict[str, Any]:
         """As JSON needs it."""

@@ -19,14 +19,10 @@ from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.fold import fold_evenly, fold_large_first
+from replayer.flexible.manifest import ACCEPTED, RUNS_TOLERANCE
 from replayer.flexible.places import TOLERANCE
 from replayer.flexible.spread import spread_by_twins, spread_by_unrolling
 from replayer.flexible.unavoidable import least_error
-
-# A target is met where the union is this near, relative, or a request where that is more.
-ACCEPTED = 0.01
-# Runs are kept where seqFrac moves by no more than that, which can be brought back.
-RUNS_TOLERANCE = 0.009
 
 # Shares of short-lived files that are tried to be found in any cache.
 LATEST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
