@@ -321,7 +321,7 @@ class _Asked:
         if draft is not None:
             altered = planned(trace, draft, "alter", self._process_num(draft), kept)
         achieved = before if draft is None else workload_of_records(altered)
-        old_requests, requests = request_count(trace), request_count(altered)
+        requests = request_count(trace)
         notes = {} if draft is None else draft.notes
         manifest = Manifest(
             parent=trace.path.name if trace.path else "",
@@ -333,8 +333,8 @@ class _Asked:
             achieved=achieved,
             times=self.times,
             requests=requests,
-            moved=notes.get("all", {}).get("changed_requests", 0) + requests - old_requests,
-            reuse_before=before.size_mean * old_requests / before.unique_bytes,
+            moved=notes.get("all", {}).get("changed_requests", 0),
+            reuse_before=before.size_mean * requests / before.unique_bytes,
             reuse=achieved.size_mean * requests / achieved.unique_bytes,
             curve=self._curve_change(altered),
             notes=notes,

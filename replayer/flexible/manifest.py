@@ -39,7 +39,7 @@ class Manifest:
     times : dict of str to (float, float)
         Of `TIMES`, where asked for: the factor that was wanted and the one achieved.
     requests, moved : int
-        Requests of the altered trace, and how many of them differ from their original or have none.
+        Requests, whose number stays, and how many of them differ from the parent's.
     reuse_before, reuse : float
         Bytes moved by unique bytes (rho).
     curve : CurveChange
@@ -85,7 +85,7 @@ class Manifest:
         return ", ".join(f"{name} by {deviation_text(name, value)}" for name, value in self.off.items())
 
     def tolerance_of(self, name: str) -> float:
-        """How far a parameter may be off: `ACCEPTED`, or what one request of the parent makes of it."""
+        """How far a parameter may be off: `ACCEPTED`, or what one request makes of it."""
         one = 1 / self.requests
         if name == "uniqueBytes":
             one = self.wanted.size_mean / self.wanted.unique_bytes
