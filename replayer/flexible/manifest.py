@@ -14,11 +14,18 @@ from replayer.flexible.curve import CurveChange
 SHARES = ("seqFrac", "readFrac")
 TIMES = ("timeScale", "thinkScale")
 ACCEPTED = 0.01
-"""Of a target and of what is held: relative, of shares absolute; one request, where that is more (`tolerance_of`)."""
+"""Of a target and of what is held: relative, of shares absolute; one request, where that is more (`accepted`)."""
+ONE_REQUEST_MAX = 0.25
+"""Of what one request makes of it: where it is most of the data, or more than all, any result would be met and held."""
 HELD_TOLERANCE = ACCEPTED / 2
 """What is held is brought back from beyond that; the rest is for later steps: a split may cut runs (`CUTS_SHARE`)."""
 RUNS_TOLERANCE = 0.9 * ACCEPTED
 """By how much a change of the footprint may move seqFrac: from there it is brought back."""
+
+
+def accepted(one_request: float) -> float:
+    """How far a parameter may be off of which one request is such a part: `ACCEPTED`, or that part where it is more."""
+    return max(ACCEPTED, min(one_request * 1.001, ONE_REQUEST_MAX))
 
 
 def deviation_text(name: str, deviation: float) -> str:
@@ -85,11 +92,11 @@ class Manifest:
         return ", ".join(f"{name} by {deviation_text(name, value)}" for name, value in self.off.items())
 
     def tolerance_of(self, name: str) -> float:
-        """How far a parameter may be off: `ACCEPTED`, or what one request makes of it."""
-        one = 1 / self.requests
+        """How far a parameter may be off."""
+        one_request = 1 / self.requests
         if name == "uniqueBytes":
-            one = self.wanted.size_mean / self.wanted.unique_bytes
-        return max(ACCEPTED, one * 1.001)
+            one_request = self.wanted.size_mean / self.wanted.unique_bytes
+        return accepted(one_request)
 
     def as_document(self) -> dict[str, Any]:
         """As JSON needs it."""
