@@ -34,7 +34,7 @@ from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of_re
 from replayer.flexible.block_layer import blocks_of_operations, operations_of_blocks
 from replayer.flexible.curve import CurveChange, apart, curve_of, scaled_curve_of
 from replayer.flexible.draft import Draft, UnreachableError
-from replayer.flexible.manifest import SHARES, TIMES, Manifest
+from replayer.flexible.manifest import HELD_TOLERANCE, SHARES, TIMES, Manifest
 from replayer.flexible.planned import RANGES, layer_of, planned, request_count, unchanged
 from replayer.flexible.process_num import change_process_num, in_flight
 from replayer.flexible.read_frac import change_read_frac
@@ -46,8 +46,6 @@ from replayer.flexible.unavoidable import least_error
 from replayer.flexible.unique_bytes import change_unique_bytes
 from replayer.flexible.wakes import settled
 
-# From this deviation on a held parameter is brought back where that is possible.
-HELD_TOLERANCE = 0.005
 # A change by less than this is none.
 UNCHANGED = 1e-9
 # Where a change moves what is to be held, the largest change that does not is searched for in so many steps.
@@ -323,7 +321,7 @@ class _Asked:
         if draft is not None:
             altered = planned(trace, draft, "alter", self._process_num(draft), kept)
         achieved = before if draft is None else workload_of_records(altered)
-        old_requests, requests = request_count(trace), request_count(altered)
+        requests = request_count(trace)
         notes = {} if draft is None else draft.notes
         manifest = Manifest(
             parent=trace.path.name if trace.path else "",
@@ -335,8 +333,8 @@ class _Asked:
             achieved=achieved,
             times=self.times,
             requests=requests,
-            moved=notes.get("all", {}).get("changed_requests", 0) + requests - old_requests,
-            reuse_before=before.size_mean * old_requests / before.unique_bytes,
+            moved=notes.get("all", {}).get("changed_requests", 0),
+            reuse_before=before.size_mean * requests / before.unique_bytes,
             reuse=achieved.size_mean * requests / achieved.unique_bytes,
             curve=self._curve_change(altered),
             notes=notes,

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numba import types
+from numba.typed import Dict
 
 import characterize
 from characterize.counting.dense_blocks import dense_blocks
@@ -17,9 +19,10 @@ from characterize.workload import Workload
 from replayer.alter import Relative, alter
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
-from replayer.flexible.depths import NEW, depths_of
+from replayer.flexible.depths import AHEAD_BLOCKS, NEW, Requests, Room, Streams, _at_depth, depths_of
 from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_files
+from replayer.flexible.place_stack import empty_stack, touch
 from replayer.flexible.size_mean import change_size_mean
 from replayer.flexible.unavoidable import least_error
 from replayer.flexible.wishes import Wishes, moved
@@ -98,6 +101,23 @@ def test_depths_are_those_of_the_definition(requests, data):
         references += [(file, low + index) for index in range(step + 1, count)]
     assert NEW == -1
     assert depths_of(first, blocks, distinct, chosen).tolist() == wanted
+
+
+def test_requests_of_more_than_a_mib_are_not_looked_for_behind_the_end_of_all_files():
+    # As Python, which says so where compiled code reads on: alter crashed with requests of 10 MiB.
+    places, blocks = AHEAD_BLOCKS + 44, AHEAD_BLOCKS + 24
+    stack = empty_stack(places)
+    for place in range(places):
+        touch(stack, place)
+    one = np.zeros(1, np.int64)
+    fields = {"blocks": one + blocks, "size": one + blocks * BLOCK, "rest": one + blocks, "sequential": one > 0}
+    requests = Requests(**{name: fields.get(name, one) for name in Requests._fields})
+    room = Room(one, one + places, one, one + 1)
+    streams = Streams(Dict.empty(types.int64, types.int64), one, one)
+    for depth in range(places):
+        file_of = np.zeros(places, np.int32)
+        place = _at_depth.py_func(requests, room, stack, streams, 0, file_of, depth, False)
+        assert place + blocks <= places
 
 
 @pytest.mark.parametrize("factor", [0.25, 0.5, 0.8])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -217,6 +218,17 @@ def test_size_families_have_their_spread():
     # 1 + Binomial(30, 1/2): variance 7.5.
     assert binomial.var() == pytest.approx(7.5, rel=0.03)
     assert set(draw_sizes("fixed", 1000, 16_000, 10_000, generator)) == {16}
+
+
+def test_binomial_sizes_of_many_units_take_no_memory_for_what_never_comes():
+    tracemalloc.start()
+    drawn = draw_sizes("binomial", 100, 100 << 24, 1 << 31, np.random.default_rng(0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert drawn.mean() == 1 << 24
+    assert drawn.std() == pytest.approx((1 << 25) ** 0.5 / 2, rel=0.05)
+    # One number for each of the sizes up to twice the mean would be 256 MiB.
+    assert peak < 32 * MIB
 
 
 # ---- the LRU stack ----

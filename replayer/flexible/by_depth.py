@@ -32,6 +32,7 @@ from characterize.requests import is_system_path
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.depths import Requests, Room, depths_of, place_by_depth
 from replayer.flexible.draft import Draft
+from replayer.flexible.manifest import RUNS_TOLERANCE
 from replayer.flexible.wishes import Wishes, corrected, levels, moved, wishes_of_requests, wishes_of_runs
 
 # Part of every file that may be used, by the factor, and how wrong a depth may be, as a part of the stack, for a run to
@@ -42,8 +43,8 @@ OPTIONS = (
     *((room, 2.0) for room in (*(1 + step / 50 for step in range(32)), np.inf)),
 )
 TOLERANCES_RARER = (1 / 64, 0.4)
-# Deviations that are not told apart, of the footprint relative (or one request), of seqFrac absolute.
-FOOTPRINT_TOLERANCE, RUNS_TOLERANCE = 0.004, 0.009
+# Deviations of the footprint that are not told apart, relative; or one request.
+FOOTPRINT_TOLERANCE = 0.004
 # The limit in blocks that gives a footprint in bytes, and depths that give a curve, are approached in so many steps.
 ATTEMPTS = 8
 # So many of the options are tried to the end.

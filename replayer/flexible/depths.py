@@ -247,7 +247,7 @@ def _at_depth(  # noqa: PLR0917
         name = file_of[found]
         ahead = blocks
         if whole:
-            ahead = requests.rest[i] if whole_runs else min(requests.rest[i], AHEAD_BLOCKS)
+            ahead = requests.rest[i] if whole_runs else min(requests.rest[i], max(blocks, AHEAD_BLOCKS))
         for back in range(min(blocks, BACK_BLOCKS)):
             place = found - back
             if place < room.base[name] or place + ahead > room.base[name] + room.blocks[name]:

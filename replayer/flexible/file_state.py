@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
+from characterize.file_sizes import FileSizes
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp
 from replayer.flexible.draft import Draft
 
@@ -25,8 +26,6 @@ def states_after(draft: Draft) -> pd.DataFrame:
         By file id, of files with a FILE record: ``size_bytes`` int64, of the data that a descriptor still reaches where
         the name is gone; ``named`` bool.
     """
-    from characterize.file_sizes import FileSizes  # noqa: PLC0415 (numba is slow to import)
-
     files, first = np.unique(draft.files["file"].astype(np.int64), return_index=True)
     io, (offset, end, file) = draft.io[draft.requests], draft.intervals()
     requests = {"start_ns": io["start_ns"].astype(np.int64), "file": file, "offset": offset, "bytes": end - offset}

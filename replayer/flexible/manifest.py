@@ -13,8 +13,19 @@ from replayer.flexible.curve import CurveChange
 
 SHARES = ("seqFrac", "readFrac")
 TIMES = ("timeScale", "thinkScale")
-TOLERANCE = 0.01
-"""Of a target and of what is held: relative, of shares absolute; one request, where that is more (`tolerance_of`)."""
+ACCEPTED = 0.01
+"""Of a target and of what is held: relative, of shares absolute; one request, where that is more (`accepted`)."""
+ONE_REQUEST_MAX = 0.25
+"""Of what one request makes of it: where it is most of the data, or more than all, any result would be met and held."""
+HELD_TOLERANCE = ACCEPTED / 2
+"""What is held is brought back from beyond that; the rest is for later steps: a split may cut runs (`CUTS_SHARE`)."""
+RUNS_TOLERANCE = 0.9 * ACCEPTED
+"""By how much a change of the footprint may move seqFrac: from there it is brought back."""
+
+
+def accepted(one_request: float) -> float:
+    """How far a parameter may be off of which one request is such a part: `ACCEPTED`, or that part where it is more."""
+    return max(ACCEPTED, min(one_request * 1.001, ONE_REQUEST_MAX))
 
 
 def deviation_text(name: str, deviation: float) -> str:
@@ -35,7 +46,7 @@ class Manifest:
     times : dict of str to (float, float)
         Of `TIMES`, where asked for: the factor that was wanted and the one achieved.
     requests, moved : int
-        Requests of the altered trace, and how many of them differ from their original or have none.
+        Requests, whose number stays, and how many of them differ from the parent's.
     reuse_before, reuse : float
         Bytes moved by unique bytes (rho).
     curve : CurveChange
@@ -81,11 +92,11 @@ class Manifest:
         return ", ".join(f"{name} by {deviation_text(name, value)}" for name, value in self.off.items())
 
     def tolerance_of(self, name: str) -> float:
-        """How far a parameter may be off: `TOLERANCE`, or what one request of the parent makes of it."""
-        one = 1 / self.requests
+        """How far a parameter may be off."""
+        one_request = 1 / self.requests
         if name == "uniqueBytes":
-            one = self.wanted.size_mean / self.wanted.unique_bytes
-        return max(TOLERANCE, one * 1.001)
+            one_request = self.wanted.size_mean / self.wanted.unique_bytes
+        return accepted(one_request)
 
     def as_document(self) -> dict[str, Any]:
         """As JSON needs it."""

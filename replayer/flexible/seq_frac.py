@@ -22,13 +22,12 @@ from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.exchange import choose_successors, continue_runs, exchange_places
+from replayer.flexible.manifest import ACCEPTED
 
 TOLERANCE = 0.001
 # A smaller miss is not worth other reuse distances.
 EXCHANGE_TOLERANCE = 0.003
 ROUNDS = 4
-# A target is met where the share is this near.
-ACCEPTED = 0.01
 # A larger share is met by so much less where that bends the miss-ratio curve less.
 SHORT = 0.008
 

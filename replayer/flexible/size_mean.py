@@ -15,6 +15,7 @@ from characterize.layout import NOT_MEASURED_U64, FileFlag, Fileop
 from characterize.requests import OFFSET_MAX
 from characterize.units import format_bytes
 from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.manifest import ACCEPTED
 
 RESULT_BYTES_MAX = 2**31 - 4096
 GRID_BYTES_MIN = 512
@@ -45,7 +46,7 @@ def change_size_mean(draft: Draft, target: float) -> None:
         )
     factor, grid, sizes = _choose_stretch(start, end, alignment, target)
     achieved = float(sizes.mean())
-    if abs(achieved / target - 1) > 0.01:
+    if abs(achieved / target - 1) > ACCEPTED:
         raise UnreachableError(
             f"sizeMean {format_bytes(target)} is not reachable: requests cannot be smaller than their alignment, and "
             f"reach {format_bytes(achieved)}; reachable is that up to {format_bytes(most)}",

@@ -78,7 +78,6 @@ def split_threads(draft: Draft, target: int, width: dict[int, int]) -> None:
         threads=len(np.unique(child)),
         runs_cut=pieces,
         elapsed_factor=elapsed / before,
-        rule="the number of requests stays, runs are dealt to threads",
     )
 
 

@@ -17,12 +17,11 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.manifest import ACCEPTED
 from replayer.flexible.process_num import busiest_requests
 from replayer.flexible.reschedule import rethink, think_times
 
 TOLERANCE = 1e-4
-# A target is met where the mean think time is this near, relative.
-ACCEPTED = 0.01
 STEPS = 60
 STRONGEST = 1e6
 TIME_MAX_NS = 2.0**62

@@ -17,7 +17,7 @@ import numpy as np
 from characterize.references import BLOCK_BYTES
 from replayer.flexible.curve import POINTS
 from replayer.flexible.draft import Draft
-from replayer.flexible.manifest import TOLERANCE
+from replayer.flexible.manifest import ACCEPTED
 
 
 def least_error(miss_ratio: np.ndarray, draft: Draft, unique_bytes: float, *, runs_stay: bool = True) -> float:
@@ -62,14 +62,14 @@ def _counts(draft: Draft, unique_bytes: float, *, runs_stay: bool) -> tuple[floa
     first, blocks, requests = of_runs(begins)
     # A request of a run shares at most one block with the one before it.
     references = np.minimum(np.add.reduceat(most[order], first), blocks + requests - 1)
-    cuts = TOLERANCE * len(start)
+    cuts = ACCEPTED * len(start)
     references_most = min(references.sum() + cuts, most.sum())
     # What was referenced since the one before must not be more than the smallest cache holds.
     before, _ = draft.streams()
     reached = np.cumsum(most)
-    far = reached - most - reached[before] >= (1 - TOLERANCE) * unique_bytes // (BLOCK_BYTES * POINTS)
+    far = reached - most - reached[before] >= (1 - ACCEPTED) * unique_bytes // (BLOCK_BYTES * POINTS)
     _, blocks, requests = of_runs(begins | far[order])
-    first_references = (1 - TOLERANCE) * unique_bytes / BLOCK_BYTES
+    first_references = (1 - ACCEPTED) * unique_bytes / BLOCK_BYTES
     references_least = min(np.maximum(blocks, requests).sum(), references_most)
     return first_references, blocks.sum() + cuts, references_least, references_most
 

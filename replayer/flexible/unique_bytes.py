@@ -19,14 +19,10 @@ from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.fold import fold_evenly, fold_large_first
+from replayer.flexible.manifest import RUNS_TOLERANCE, accepted
 from replayer.flexible.places import TOLERANCE
 from replayer.flexible.spread import spread_by_twins, spread_by_unrolling
 from replayer.flexible.unavoidable import least_error
-
-# A target is met where the union is this near, relative, or a request where that is more.
-ACCEPTED = 0.01
-# Runs are kept where seqFrac moves by no more than that, which can be brought back.
-RUNS_TOLERANCE = 0.009
 
 # Shares of short-lived files that are tried to be found in any cache.
 LATEST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -67,7 +63,7 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
         partial(fold_evenly, to_one_size=True),
     ]
     start, end, _ = draft.intervals()
-    accepted = max(ACCEPTED, float((end - start).mean()) / target)
+    enough = accepted(float((end - start).mean()) / target)
     ways: list[list[Way]] = [more]
     if target < unique:
         ways = [fewer, [partial(fold_evenly, latest=share) for share in LATEST]]
@@ -76,14 +72,14 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     least = least_error(before, draft, target)
     by_depth = partial(place_by_depths, generator=generator, like=like, least=least)
     stages: list[list[Way]] = [*ways, [by_depth] if possible else []]
-    held = accepted, least + CURVE_HELD
+    held = enough, least + CURVE_HELD
     best, reached = _best_of(stages, draft, target, before, held)
-    if abs(reached / target - 1) > accepted:
+    if abs(reached / target - 1) > enough:
         other = fold_large_first(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
         low, high = sorted([reached, float(unique), other])[::2]
         if low == high:
             # Nothing can be moved: what is accepted is what is as near as a target has to be met.
-            low, high = low / (1 + accepted), high / (1 - min(accepted, 0.5))
+            low, high = low / (1 + enough), high / (1 - enough)
         raise UnreachableError(
             f"uniqueBytes {format_bytes(target)} is not reachable: no byte is unique more often than it is moved, and "
             f"requests fit into no less than themselves; reachable is about {format_bytes(low)} to "

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from replayer.flexible.size_mean import RESULT_BYTES_MAX
+from replayer.synthetic.request_places import Wishes, place
 from replayer.synthetic.request_sizes import Sizes, draw_sizes
 from replayer.synthetic.source_shape import SourceShape
 
@@ -69,8 +70,6 @@ def walk_file(
     -------
     offsets, sizes : ndarray of int64, shape (count,)
     """
-    from replayer.synthetic.request_places import Wishes, place  # noqa: PLC0415 (numba is slow to import)
-
     file_units, largest_units = geometry.file_units[process], geometry.largest_units(process)
     few = file_units < PLACES_FEW * geometry.size_units
     # A stack of blocks of about one request: finer ones would cost time and be touched together anyway.

@@ -66,7 +66,9 @@ def _distribution(family: str | Sizes, mean: float, limit: int) -> tuple[np.ndar
         from scipy.stats import binom  # noqa: PLC0415 (slow to import)
 
         trials = min(int(np.ceil(2 * (mean - 1))), limit - 1)
-        sizes = np.arange(1, trials + 2)
+        # Further off is no probability that a float can have (Hoeffding: exp(-2 x 20^2)).
+        reach = 20 * np.sqrt(trials)
+        sizes = np.arange(max(1, int(mean - reach)), min(trials + 1, int(mean + reach)) + 1)
         return sizes, binom.pmf(sizes - 1, trials, (mean - 1) / trials)
     if family == "bernoulli" and 1 < mean < limit:
         # d = larger - smaller, q = P(larger): q d = mean - 1 and q (1 - q) d^2 = mean^2.

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 BACKGROUND_FRAC = 0.5
 """Of the limit, where the flusher begins: vm.dirty_background_ratio over vm.dirty_ratio, by their defaults."""
-HELD_FRAC = 0.75
-"""Of the limit, what is dirty or on its way to storage where writers wait: the middle between it and the background
+HELD_FRAC = (BACKGROUND_FRAC + 1) / 2
+"""Of the limit, what is dirty and on its way to storage where writers wait: the middle between it and the background
 limit, where pauses begin (mm/page-writeback.c, dirty_freerun_ceiling)."""
 CHUNK_PAGES_MIN, DIRTY_SCOPE = 1024, 8
 """MIN_WRITEBACK_PAGES, and the limit over the most of it (fs/fs-writeback.c, writeback_chunk_size)."""
