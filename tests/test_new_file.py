@@ -146,5 +146,7 @@ def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_sy
     assert main(["scale", "--directory", str(tmp_path / "d"), "-o", str(output), "--budget", "5s"]) == 1
     assert f"cannot write {output}: its directory is not writable" in capsys.readouterr().err
     assert os.listdir(tmp_path / "d") == []
-    assert main(["characterize", "not-opened.iotrace", "--figures", str(small_file_system)]) == 1
-    assert "its directory is not writable" in capsys.readouterr().err
+    for figures in (small_file_system, small_file_system / "new" / "one"):
+        assert main(["characterize", "not-opened.iotrace", "--figures", str(figures)]) == 1
+        told = f"cannot write figures to {figures}: {small_file_system} is not writable; choose another place"
+        assert told in capsys.readouterr().err
