@@ -59,7 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("--max-time needs more than 0 s", 2)
     if arguments.output:
         check_new_file(arguments.output, force=arguments.force, inputs=[arguments.trace, arguments.profile])
-    make_directory(arguments.directory)
 
     import characterize  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.compare import compare  # noqa: PLC0415
@@ -67,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     profile = Profile.load(arguments.profile)  # before the trace, which may take long
     trace = characterize.open(arguments.trace)
+    make_directory(arguments.directory)  # none is left where there is nothing to compare
     for warning in trace.warnings:
         print(f"flextrace compare: warning: {warning}", file=sys.stderr)
     comparison = compare(
