@@ -193,7 +193,7 @@ def write_figures(data: Mapping[Layer, FigureData], paths: Mapping[tuple[Layer, 
     data : mapping
         As from `characterize.figure_data.figure_data_of`.
     paths : mapping
-        As from `figure_paths`; their directories have to be there.
+        As from `figure_paths`; their directory is made.
 
     Returns
     -------
@@ -210,6 +210,7 @@ def write_figures(data: Mapping[Layer, FigureData], paths: Mapping[tuple[Layer, 
         draw, needed = FIGURES[name]
         if layer not in data or getattr(data[layer], needed) is None:
             continue
+        path.parent.mkdir(parents=True, exist_ok=True)
         with new_file(path) as stream:
             draw(data[layer]).savefig(stream, format=path.suffix[1:], dpi=150)
         written.append(path)

@@ -35,7 +35,8 @@ class Windows:
             raise FlextraceError("this trace has not run yet, it has no times to be divided into windows", 2)
         span_ns = conditions.last_ns - conditions.first_ns
         if not window_s >= 1e-9 or span_ns / (window_s * 1e9) > WINDOWS_MAX:
-            least = span_ns / 1e9 / WINDOWS_MAX
+            # What three digits make of it will do, too.
+            least = max(1e-9, 1.01 * span_ns / 1e9 / WINDOWS_MAX)
             raise FlextraceError(
                 f"windows of {window_s:g} s are too many for {span_ns / 1e9:g} s: give at least {least:.3g} s", 2
             )

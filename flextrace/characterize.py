@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from characterize.errors import FlextraceError
 from characterize.kernel_start import start_kernels
 from characterize.layout import HeaderFlag
-from characterize.trace_files.new_file import check_replaceable
 from characterize.trace_files.provenance import command_words
 from characterize.trace_files.trace_head import TRUNCATED
 from characterize.units import parse_duration, parse_fraction, parse_size
@@ -188,17 +188,21 @@ def _figure_paths(
 
     check_matplotlib()
     paths = [figure_paths(arguments.figures, file, layers, arguments.figure_format or "png") for file in files]
+    _check_directory(arguments.figures)
     every = [path for one in paths for path in one.values()]
     if len(set(every)) < len(every):
         raise FlextraceError("files of equal names would share their figures: give one --figures DIR to each", 2)
     if there := next((path for path in every if path.exists()), None):
         raise FlextraceError(f"{there} exists already: choose another directory", 2)
-    try:
-        arguments.figures.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FlextraceError(f"cannot make directory {arguments.figures}: {error.strerror}") from error
-    check_replaceable(every[0])
     return dict(zip(files, paths, strict=True))
+
+
+def _check_directory(directory: Path) -> None:
+    """Refuse one in which no figure can be written; it is made with the first one, not where no trace can be read."""
+    there = next(place for place in (directory, *directory.absolute().parents) if os.path.lexists(place))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "not writable" if there.is_dir() else "no directory"
+        raise FlextraceError(f"cannot write figures to {directory}: {there} is {why}; choose another place")
 
 
 def _write_figures(data: dict[Layer, FigureData], paths: dict[tuple[Layer, str], Path]) -> None:

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     profile = Profile.load(arguments.profile)  # before the trace, which may take long
     trace = characterize.open(arguments.trace)
-    make_directory(arguments.directory)
+    make_directory(arguments.directory)  # none is left where there is nothing to compare
     for warning in trace.warnings:
         print(f"flextrace compare: warning: {warning}", file=sys.stderr)
     comparison = compare(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
 from characterize.printable import printable
-from characterize.trace_files.expansion import ARCHIVE_SUFFIX, expanded, is_archive, is_trace_archive
+from characterize.trace_files.expansion import ARCHIVE_SUFFIX, expanded, is_trace_archive
 from characterize.trace_files.new_file import check_new_file, new_file
 from characterize.trace_files.trace_head import is_foreign
 from characterize.units import format_bytes, parse_duration
@@ -95,19 +95,15 @@ def _missing(trace: Path) -> tuple[list[str], bool]:
     """Warnings of a trace that lacks records, and whether it does not. Malformed lines of other tools are no export."""
     from characterize.trace_files.open_header import open_header  # noqa: PLC0415 (pandas is slow to import)
 
-    if _is_foreign(trace):
+    if is_foreign(trace):
         return [], True
     opened = open_header(trace)
     return [f"warning: {warning}" for warning in opened.warnings], opened.header.complete
 
 
-def _is_foreign(trace: Path) -> bool:
-    return is_foreign(trace) and not is_trace_archive(trace)
-
-
 def _foreign_warnings(opened: Trace) -> list[str]:
     """What was found in reading a trace of another tool; of a flextrace trace its header says it."""
-    if opened.path is None or not _is_foreign(opened.path):
+    if opened.path is None or not is_foreign(opened.path):
         return []
     return [f"warning: {warning}" for warning in opened.warnings]
 
@@ -143,7 +139,7 @@ def _check(arguments: argparse.Namespace) -> None:
         check_new_file(output, force=arguments.force, inputs=[trace, *([arguments.key] if arguments.key else [])])
     if suffix == JOB_SUFFIX and not arguments.directory:
         raise FlextraceError("fio needs the files that it reads and writes: name a directory by --directory", 2)
-    if suffix == ARCHIVE_SUFFIX and is_archive(trace) and not arguments.anonymise:
+    if suffix == ARCHIVE_SUFFIX and is_trace_archive(trace) and not arguments.anonymise:
         raise FlextraceError(f"{trace} is an archive already: copy it, or expand it with 'flextrace import'", 2)
 
 

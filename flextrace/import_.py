@@ -8,10 +8,12 @@ import shlex
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
 from characterize.trace_files.expansion import is_trace_archive, refuse_archive_name
 from characterize.trace_files.new_file import check_new_file
+from characterize.trace_files.provenance import sha256_of
 from characterize.trace_files.trace_head import is_trace
 from characterize.units import format_duration
 from flextrace.options.foreign_options import (
@@ -21,6 +23,9 @@ from flextrace.options.foreign_options import (
     renamed_columns,
     stacked_devices,
 )
+
+if TYPE_CHECKING:
+    from characterize.trace import Header
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +69,13 @@ def _import_foreign(arguments: argparse.Namespace) -> tuple[list[str], int]:
     began = time.monotonic()
     foreign = ForeignTrace(arguments.file, read_options(arguments))
     chunks = ((chunk.arrays, chunk.paths) for chunk in foreign.chunks())
-    write_chunks(chunks, foreign.header, arguments.output, force=arguments.force, file_sizes=foreign.reading.file_sizes)
+
+    def hashed_header() -> Header:
+        made = foreign.header()
+        made.metadata["imported"]["sha256"] = sha256_of(arguments.file)
+        return made
+
+    write_chunks(chunks, hashed_header, arguments.output, force=arguments.force, file_sizes=foreign.reading.file_sizes)
     seconds = time.monotonic() - began
     header, reading = foreign.header(), foreign.reading
     what = "block requests" if reading.records == "block" else "operations on files"

@@ -8,6 +8,7 @@ It is imported only when it is used, so that ``record`` and ``replay`` start wit
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import importlib
 import os
@@ -89,6 +90,9 @@ def main(argv: list[str] | None = None) -> int:
     Without `argv` it is that of the process, which ends with it: nor does what interrupts its last moments make a
     traceback, or let it die of a signal.
     """
+    if argv is None:
+        # Behind all that is registered later. Then Python takes its handlers back, and would die of what it still gets.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:  # while another one was told

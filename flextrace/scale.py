@@ -318,10 +318,6 @@ def _check(arguments: argparse.Namespace) -> None:
     check_nothing_is_lost(arguments, arguments.output)
     if arguments.directory:
         make_directory(arguments.directory)
-        if not os.access(arguments.directory, os.W_OK | os.X_OK):
-            raise FlextraceError(
-                f"cannot measure in {arguments.directory}: it is not writable; choose another directory", 2
-            )
         measuring.check_kept(arguments.output, arguments.directory)
 
 

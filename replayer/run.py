@@ -83,7 +83,7 @@ def make_directory(path: Path) -> None:
     Raises
     ------
     FlextraceError
-        It is something else than a directory, or cannot be made.
+        It is something else than a directory, cannot be made, or takes no files.
     """
     try:
         path.mkdir(exist_ok=True)
@@ -92,6 +92,8 @@ def make_directory(path: Path) -> None:
     except OSError as error:
         remedy = "name one in a directory that is there and that you may write"
         raise FlextraceError(f"cannot make directory {path}: {error.strerror}; {remedy}", 2) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise FlextraceError(f"cannot measure in {path}: it is not writable; choose another directory", 2)
 
 
 def replay(

@@ -204,7 +204,7 @@ def check_workload(workload: Workload) -> None:
         raise FlextraceError(
             f"uniqueBytes {format_bytes(workload.unique_bytes)} is less than one request of "
             f"{format_bytes(workload.size_mean)} in each of {processes:g} files: lower sizeMean or processNum, "
-            f"or raise uniqueBytes to {format_bytes(workload.size_mean * processes)}",
+            f"or raise uniqueBytes to {workload.size_mean * processes:.0f} bytes",
             2,
         )
 

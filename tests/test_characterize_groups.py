@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -208,6 +209,15 @@ def test_groups_of_a_file_are_those_of_the_trace(written):
     assert [group.as_document() for group in streamed.groups] == [
         group.as_document() for group in characterize(two_devices(), grouping=grouping).groups
     ]
+
+
+@pytest.mark.parametrize("last_ns", [0, 12_345_678_901])
+def test_the_windows_that_are_advised_are_taken(tmp_path, capsys, last_ns):
+    files = [{"file": 1, "size_bytes": 8192}]
+    path = package.write(made_trace([read(0, 4096, 0), read(4096, 4096, last_ns)], files=files), tmp_path / "t.iotrace")
+    assert main(["characterize", str(path), "--window", "0"]) == 2
+    advised = re.search("give at least (.*) s", capsys.readouterr().err)[1]
+    assert main(["characterize", str(path), "--window", advised]) == 0
 
 
 def test_names_that_are_not_utf_8(tmp_path):

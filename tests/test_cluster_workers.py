@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -72,9 +73,9 @@ def test_what_workers_that_die_had_is_done_again(database, workers, tmp_path, mo
     died = tmp_path / "died"
 
     def dying(task):
-        for time in ("first", "second"):
-            if task.part.begin_ns and not (died / time).exists():
-                (died / time).write_text(str(os.getpid()))
+        for which in ("first", "second"):
+            if task.part.begin_ns and not (died / which).exists():
+                (died / which).write_text(str(os.getpid()))
                 os.kill(os.getpid(), signal.SIGKILL)
         return summarize(task)
 
@@ -84,6 +85,27 @@ def test_what_workers_that_die_had_is_done_again(database, workers, tmp_path, mo
     first, second = ((died / name).read_text() for name in ("first", "second"))
     assert first != second
     assert merged.as_document() == characterize(open_stream(database)).as_document()
+
+
+@needs_dask
+def test_an_interrupt_is_for_the_one_that_ends_the_workers(database, workers):
+    """A terminal sends Ctrl-C to all of them."""
+    engine, _, _ = workers
+
+    def blocked(_):
+        return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    assert all(engine(blocked, range(16)))
+    assert not blocked(None)
+    words = [sys.executable, "-m", "flextrace", "characterize", str(database), "--workers", "2"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0) as verb:
+        children = Path(f"/proc/{verb.pid}/task")
+        while sum(len(path.read_text().split()) for path in children.glob("*/children")) < 3:  # one is of Python itself
+            assert verb.poll() is None
+            time.sleep(0.01)
+        os.killpg(verb.pid, signal.SIGINT)
+        told = verb.communicate()
+    assert (verb.returncode, *told) == (130, "", "flextrace characterize: interrupted\n")
 
 
 @needs_dask

@@ -369,3 +369,12 @@ def test_the_verb_prints_a_table_and_writes_the_document(
     assert main(command) == 2
     assert "--force" in capsys.readouterr().err
     assert main([*command, "--force", "--repeat", "0"]) == 2
+
+
+def test_no_directory_is_made_where_there_is_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flextrace.main import main  # noqa: PLC0415
+
+    monkeypatch.setattr("selfscale.profile.Profile.load", lambda path: profile())
+    command = ["compare", str(tmp_path / "missing"), "--profile", "p.json", "--directory", str(tmp_path / "work")]
+    assert main(command) == 1
+    assert not (tmp_path / "work").exists()

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces of other tools: real ones against published numbers, hand-made ones field by field, damaged ones refused."""
 
+import hashlib
+import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import characterize
 from characterize.characterization import characterize as characterization_of
@@ -137,8 +141,38 @@ def test_verb(foreign, tmp_path, capsys):
     trace = characterize.open(output)
     assert trace.blocks["sector"].tolist() == [8, 24]
     assert workload_of(trace, "block").seq_frac == 0.5
+    assert trace.header.metadata["imported"]["sha256"] == hashlib.sha256(foreign.read_bytes()).hexdigest()
     assert main(["characterize", str(output)]) == 0
     assert "BLOCK LAYER: 1 reads, 1 writes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["characterize", "info"])
+def test_what_is_read_as_it_is_is_hashed_once(tmp_path, verb, monkeypatch, capsys):
+    hashed, sha256 = [], hashlib.sha256
+    foreign = tmp_path / "table.csv"
+    foreign.write_text("start,op,offset,bytes\n0,read,0,4096\n")
+    monkeypatch.setattr(hashlib, "sha256", lambda *content: hashed.append(content) or sha256(*content))
+    assert main([verb, str(foreign), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["input"]["sha256"] == sha256(foreign.read_bytes()).hexdigest()
+    assert hashed.count(()) == 1  # others are of what numba compiles
+
+
+def test_an_archive_of_an_imported_trace_is_not_read_as_another_tool_s(foreign, tmp_path, capsys):
+    trace, archive = (str(tmp_path / f"t.{suffix}") for suffix in ("iotrace", "parquet"))
+    assert main(["import", str(foreign), "-o", trace, "--input-format", "mqsim"]) == 0
+    assert main(["export", trace, "-o", archive]) == 0
+    capsys.readouterr()
+    assert main(["characterize", archive]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_table_of_another_tool_is_no_archive(tmp_path, capsys):
+    path = tmp_path / "table.parquet"
+    parquet.write_table(pa.table({"start": [0], "op": ["read"], "offset": [0], "bytes": [4096]}), path)
+    assert main(["export", str(path), "-o", str(tmp_path / "archive.parquet")]) == 1
+    assert "to read a trace of another tool use 'flextrace import'" in capsys.readouterr().err
+    assert main(["import", str(path), "-o", str(tmp_path / "t.iotrace")]) == 0
+    assert main(["export", str(tmp_path / "t.iotrace"), "-o", str(tmp_path / "archive.parquet")]) == 0
 
 
 def test_verb_keeps_an_existing_file(foreign, tmp_path, capsys):

@@ -231,6 +231,16 @@ class make_parser:
 atexit.register(again)
 """,
 }
+INTERRUPTED_TWICE["when Python has taken its handlers back"] = INTERRUPTED_TWICE["when the verb has told it"].replace(
+    "atexit.register(again)",
+    """
+class Module:
+    def __del__(self, kill=os.kill, process=os.getpid(), number=int(signal.SIGINT)):
+        kill(process, number)
+
+module = Module()
+""",
+)
 
 
 @pytest.mark.parametrize("moment", INTERRUPTED_TWICE)

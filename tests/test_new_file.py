@@ -11,6 +11,7 @@ import pytest
 from characterize.errors import FlextraceError
 from characterize.trace_files.new_file import check_new_file, new_file, write_text
 from flextrace.main import main
+from replayer.run import make_directory
 from selfscale.profile import Profile
 
 pytest_plugins = ["small_file_system"]
@@ -142,9 +143,13 @@ def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_sy
     output = small_file_system / "p.json"
     with pytest.raises(FlextraceError, match="its directory is not writable; choose another"):
         check_new_file(output, force=True)
+    with pytest.raises(FlextraceError, match="it is not writable; choose another directory"):
+        make_directory(small_file_system)
     (tmp_path / "d").mkdir()
     assert main(["scale", "--directory", str(tmp_path / "d"), "-o", str(output), "--budget", "5s"]) == 1
     assert f"cannot write {output}: its directory is not writable" in capsys.readouterr().err
     assert os.listdir(tmp_path / "d") == []
-    assert main(["characterize", "not-opened.iotrace", "--figures", str(small_file_system)]) == 1
-    assert "its directory is not writable" in capsys.readouterr().err
+    for figures in (small_file_system, small_file_system / "new" / "one"):
+        assert main(["characterize", "not-opened.iotrace", "--figures", str(figures)]) == 1
+        told = f"cannot write figures to {figures}: {small_file_system} is not writable; choose another place"
+        assert told in capsys.readouterr().err

@@ -142,3 +142,13 @@ def test_the_verb_writes_every_figure_and_overwrites_none(trace, tmp_path, capsy
     assert "is for --figures" in capsys.readouterr().err
     assert main(["characterize", str(tmp_path)]) == 2
     assert "is a directory" in capsys.readouterr().err
+
+
+def test_no_directory_is_made_where_nothing_is_drawn(tmp_path, capsys):
+    missing, empty = tmp_path / "missing.iotrace", characterize.write(made_trace([]), tmp_path / "empty.iotrace")
+    for trace, code in ((missing, 1), (empty, 0)):
+        assert main(["characterize", str(trace), "--figures", str(tmp_path / "new" / "figures")]) == code
+    assert not (tmp_path / "new").exists()
+    capsys.readouterr()
+    assert main(["characterize", str(empty), "--figures", str(empty / "figures")]) == 1
+    assert f"cannot write figures to {empty / 'figures'}: {empty} is no directory" in capsys.readouterr().err

@@ -23,6 +23,18 @@ def points_of(profile):
     return profile.measured + profile.storage
 
 
+def test_an_interruption_of_a_compiled_function_keeps_what_was_measured(tmp_path, disturbed, capsys):
+    """Which makes another error of it as it returns."""
+
+    def interrupted():
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    disturbed.before[5] = interrupted
+    assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
+    assert "interrupted; continue with: flextrace scale --resume --directory" in capsys.readouterr().err
+    assert len(points_of(Profile.load(tmp_path / "p.json"))) == 5
+
+
 def test_a_signal_right_behind_another_one_does_not_interrupt_what_that_one_saves(monkeypatch):
     """So timeout(1) sends them, and a terminal that is closed."""
     saved = []

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 
 import numpy as np
@@ -331,3 +332,11 @@ def test_command_refuses_bad_input(tmp_path, capsys, wrong):
     assert main(["willy", "-o", str(path), *OPTIONS, *wrong.split()]) == 2
     assert capsys.readouterr().err.startswith("flextrace willy: ")
     assert not path.exists()
+
+
+def test_the_unique_bytes_that_are_advised_are_taken(tmp_path, capsys):
+    options = ["--seq-frac", "0", "--read-frac", "1", "--size-mean", "4100", "--process-num", "999"]
+    command = ["willy", "-o", str(tmp_path / "w.iotrace"), *options, "--unique-bytes"]
+    assert main([*command, "1M"]) == 2
+    advised = re.search("raise uniqueBytes to (.*?) bytes", capsys.readouterr().err)[1]
+    assert main([*command, advised]) == 0

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +66,22 @@ def dask_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
         yield _engine_of(client), PARTS_PER_WORKER * found
 
 
-def _local_cluster(distributed: Any, workers: int, directory: str) -> Any:
-    """So many processes of this machine, of which all have started."""
+@contextmanager
+def _local_cluster(distributed: Any, workers: int, directory: str) -> Iterator[Any]:
+    """So many processes of this machine, of which all have started.
+
+    They inherit that SIGINT is blocked: a terminal sends Ctrl-C to all of them, and it is this one that ends them.
+    """
+    resource_tracker.ensure_running()  # else the first worker starts it, which unblocks SIGINT there
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    with ExitStack() as stack:
+        stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        cluster = stack.enter_context(_started(distributed, workers, directory))
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield cluster
+
+
+def _started(distributed: Any, workers: int, directory: str) -> Any:
     try:
         return distributed.LocalCluster(
             n_workers=workers,

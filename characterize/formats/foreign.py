@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +18,7 @@ from characterize.formats.reordering import TIMED_KINDS, Reordering
 from characterize.layout import GAP_DTYPE, RECORD_DTYPE, HeaderFlag, RecordKind
 from characterize.trace import Header, Trace
 from characterize.trace_files.missing_records import LOWER_BOUND
-from characterize.trace_files.provenance import sha256_of, tool_version
+from characterize.trace_files.provenance import tool_version
 
 WALL_CLOCK_YEARS = (1980, 2100)
 LOST_KIND = {"block": RecordKind.BLOCK, "file": RecordKind.IO}
@@ -92,7 +91,6 @@ class ForeignTrace:
         imported = {
             "format": reading.format.name,
             "path": str(reading.path),
-            "sha256": self._sha256,
             **reading.assumed,
             **reading.facts,
         }
@@ -155,10 +153,6 @@ class ForeignTrace:
                 "their place in the order of the starts; characterize keeps them in memory"
             )
         return warnings
-
-    @cached_property
-    def _sha256(self) -> str:
-        return sha256_of(self.reading.path)
 
     @property
     def _lost_kind(self) -> RecordKind:

@@ -17,14 +17,15 @@ from characterize.layout import (
     TRACE_VERSION_MAJOR,
     HeaderFlag,
 )
+from characterize.trace_files.expansion import is_trace_archive
 
 _CLOCKS = ("start_monotonic_ns", "start_realtime_ns", "end_monotonic_ns", "end_realtime_ns")
 TRUNCATED = "is truncated"
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a file has some content, and other than a trace has; one that cannot be read is none."""
-    return _begin(path) not in (b"", TRACE_MAGIC)
+    """Whether a file has some content, and is no trace or archive of one; one that cannot be read is none."""
+    return _begin(path) not in (b"", TRACE_MAGIC) and not is_trace_archive(path)
 
 
 def is_trace(path: Path) -> bool:

@@ -55,6 +55,11 @@ def end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSE
         work()
     except (KeyboardInterrupt, FlextraceError, OSError) as end:
         return end
+    except SystemError as error:
+        # So a compiled function ends that is interrupted as it returns.
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        return error.__cause__
     return None
 
 
