@@ -3,6 +3,7 @@
 
 import bz2
 import gzip
+import hashlib
 import importlib
 import lzma
 import struct
@@ -311,6 +312,7 @@ def test_import_streams_what_open_reads(tmp_path, capsys, monkeypatch):
     assert "wrote 997 block requests over 12.9 ms" in said
     written, direct = characterize.open(tmp_path / "o.iotrace"), characterize.open(path)
     assert written.arrays[RecordKind.BLOCK].tobytes() == direct.arrays[RecordKind.BLOCK].tobytes()
+    assert written.header.metadata["imported"].pop("sha256") == hashlib.sha256(path.read_bytes()).hexdigest()
     assert written.header == direct.header
     assert requests_of(written, "block")["bytes"].sum() == 997 * 4096
 

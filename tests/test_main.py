@@ -105,7 +105,7 @@ def test_the_help_of_record_says_units_and_exit_codes_of_its_own(capsys):
         main(["record", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "TIME ns, us, ms, s, m or h" in text
-    assert "The exit code is that of the command; otherwise 0 ok, 1 failed, 2 usage, 3 records were lost" in text
+    assert "The exit code is that of the command, if it is not 0; otherwise 0 ok, 1 failed, 2 usage, 3" in text
 
 
 def test_what_a_message_names_is_an_option_of_the_verb(tmp_path, capsys):
