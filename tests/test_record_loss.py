@@ -177,8 +177,11 @@ def read():
 print("ready", flush=True)
 sys.stdin.readline()
 loud = [make(read) for _ in range(os.cpu_count())]
-for _ in range(children): make(lambda: None)
-for process in loud: os.kill(process, signal.SIGKILL)
+def wait(process): os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+for process in [make(lambda: None) for _ in range(children)]: wait(process)
+for process in loud:
+    os.kill(process, signal.SIGKILL)
+    wait(process)
 print(len(loud), flush=True)
 sys.stdin.readline()
 """
