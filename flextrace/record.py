@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, remedy_of
 from characterize.trace_files.expansion import ARCHIVE_SUFFIX
 from characterize.trace_files.new_file import check_new_file, check_replaceable
 from flextrace.export import write_archive
@@ -99,7 +99,7 @@ def warm(paths: list[Path], group: MemoryGroup) -> None:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise FlextraceError(f"cannot warm {path}: {error.strerror}") from error
+            raise FlextraceError(f"cannot warm {path}: {error.strerror}{remedy_of(error)}") from error
         command = group.wrap(["cat", "--", str(path)])
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:

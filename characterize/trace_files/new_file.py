@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from characterize.errors import FlextraceError, room_remedy
+from characterize.errors import FlextraceError, remedy_of
 
 
 def check_replaceable(path: Path) -> None:
@@ -105,7 +105,7 @@ def _blamed(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = room_remedy(error) or "; choose another place"
+        remedy = remedy_of(error) or "; choose another place"
         raise FlextraceError(f"cannot write {path}: {error.strerror or error}{remedy}") from error
 
 

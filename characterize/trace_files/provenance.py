@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, remedy_of
 
 PIECE_BYTES = 1 << 20
 
@@ -49,7 +49,7 @@ def sha256_of(path: Path, given_up: threading.Event | None = None) -> str:
             while not (given_up and given_up.is_set()) and (piece := stream.read(PIECE_BYTES)):
                 digest.update(piece)
     except OSError as error:
-        raise FlextraceError(f"cannot read {path} for its hash: {error.strerror}") from error
+        raise FlextraceError(f"cannot read {path} for its hash: {error.strerror}{remedy_of(error)}") from error
     return digest.hexdigest()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, remedy_of
 
 
 def read_whole(path: Path, what: str) -> bytes:
@@ -29,4 +29,4 @@ def read_whole(path: Path, what: str) -> bytes:
             raise FlextraceError(f"cannot read {what} {path}: it is a device; name a file, or a pipe")
         return path.read_bytes()
     except OSError as error:
-        raise FlextraceError(f"cannot read {what} {path}: {error.strerror}") from error
+        raise FlextraceError(f"cannot read {what} {path}: {error.strerror}{remedy_of(error)}") from error

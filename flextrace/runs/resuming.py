@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, remedy_of
 
 if TYPE_CHECKING:
     from selfscale.exploring.journal import Journal
@@ -92,4 +92,4 @@ def reason_of(end: BaseException) -> str:
     """What ended a run early, in words."""
     if isinstance(end, KeyboardInterrupt):
         return "interrupted"
-    return f"cannot read or write: {end}" if isinstance(end, OSError) else str(end)
+    return f"cannot read or write: {end}{remedy_of(end)}" if isinstance(end, OSError) else str(end)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from characterize.errors import FlextraceError, room_remedy
+from characterize.errors import FlextraceError, remedy_of
 from characterize.workload import Workload
 from selfscale.exploring.plan import Step
 from selfscale.measure import Point
@@ -139,7 +139,7 @@ class Journal:
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
-            raise FlextraceError(f"cannot write {self.path}: {error.strerror}{room_remedy(error)}") from error
+            raise FlextraceError(f"cannot write {self.path}: {error.strerror}{remedy_of(error)}") from error
 
     def wrap(self, measure: Callable[[Step], Point], resumed_s: float = 0.0) -> Callable[[Step], Point]:
         """The same as `measure`, but answered from the journal as long as it has points, and appended to it after.
