@@ -39,3 +39,9 @@ def _closed_directory(error: OSError) -> Path | None:
     path = Path(os.fsdecode(error.filename)).absolute()
     way = reversed(path.parents)
     return next((place for place in way if not os.access(place, os.X_OK, effective_ids=True)), None)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an interruption ended the work: a compiled function, as it returns, makes a SystemError of one."""
+    known = error.__cause__ if isinstance(error, SystemError) else error
+    return isinstance(known, KeyboardInterrupt)

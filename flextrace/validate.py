@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, is_interrupt
 from characterize.trace_files.new_file import check_new_file, write_text
 from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import parse_duration, parse_seed
@@ -127,7 +127,9 @@ def run(arguments: argparse.Namespace) -> int:
             result = validate(profile, validation, progress.wrap(journal.wrap(measure)))
             text = json.dumps(_document(arguments, profile, result, chosen, warnings), indent=1, allow_nan=False)
             write_text(output, text, force=arguments.force or arguments.resume)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemError) as error:
+            if not is_interrupt(error):
+                raise
             progress.close()
             clean_up(stack, _say)
             _say(f"interrupted; continue with: flextrace {again}")
