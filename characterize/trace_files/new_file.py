@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -69,6 +69,20 @@ def _check_place(path: Path, *, force: bool) -> None:
     check_replaceable(path)
     if path.exists() and not force:
         raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2)
+
+
+@contextmanager
+def taken_back(directory: Path | None) -> Iterator[None]:
+    """If the block fails, a directory that it has made goes again, and those above it, unless something is in them."""
+    way = (directory, *directory.parents) if directory else ()
+    missing = [place for place in way if not os.path.lexists(place)]
+    try:
+        yield
+    except BaseException:
+        for place in missing:
+            with suppress(OSError):  # it was not made, or is not empty
+                place.rmdir()
+        raise
 
 
 def write_text(path: Path, text: str, *, force: bool = False) -> None:

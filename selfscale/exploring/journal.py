@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -182,7 +183,11 @@ class Journal:
     def copy_elsewhere(self) -> Path:
         """Write everything into a new directory for temporary files: the file itself is lost."""
         copy = Path(tempfile.mkdtemp(prefix="flextrace-")) / self.path.name
-        copy.write_text("".join(json.dumps(document, allow_nan=False) + "\n" for document in self._documents))
+        try:
+            copy.write_text("".join(json.dumps(document, allow_nan=False) + "\n" for document in self._documents))
+        except OSError:
+            shutil.rmtree(copy.parent, ignore_errors=True)
+            raise
         return copy
 
     def remove(self) -> None:
