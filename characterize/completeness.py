@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 
 from characterize.layout import IoOp, RecordKind, Source, name_of
+from characterize.shape import amount, object_with
 from characterize.trace import Trace
 
+_COMPARED = object_with({"seen": amount, "kernel": amount}, required=("seen", "kernel"))
 DIRECTIONS = {"read": IoOp.READ, "write": IoOp.WRITE}
 
 
@@ -100,7 +102,7 @@ def closure_of(trace: Trace) -> pd.DataFrame:
         }
         for of, accounts in sides.items()
         for account, counts in _mapping(accounts).items()
-        if isinstance(counts, Mapping) and {"seen", "kernel"} <= set(counts)
+        if _COMPARED(counts)
     ]
     return pd.DataFrame(rows, columns=["of", "account", "seen", "kernel", "ratio"])
 

@@ -7,12 +7,12 @@ longer or shorter where all times were scaled. Both factors add up over generati
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.shape import positive
 from characterize.trace import Trace
 
 KEY = "durations_of"
@@ -76,7 +76,7 @@ def known_durations(trace: Trace) -> DurationsOf | None:
         return None
     names = ("size_factor", "time_factor")
     factors = [told.get(name) for name in names] if isinstance(told, Mapping) else []
-    known = [float(it) for it in factors if isinstance(it, int | float) and 0 < it < math.inf]
+    known = [float(it) for it in factors if positive(it)]
     if len(known) < len(names):
         name = trace.path or "the trace"
         raise FlextraceError(f"the header of {name} is damaged: {KEY} is {told!r}; make it again from its parent")

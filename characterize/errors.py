@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception of flextrace: what failed, on which object, why, what to do."""
+"""The one exception of flextrace: what failed, on which object, why, what to do; and what to do about other errors."""
 
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 
 
 class FlextraceError(Exception):
@@ -22,6 +24,24 @@ class FlextraceError(Exception):
         self.exit_code = exit_code
 
 
-def room_remedy(error: OSError) -> str:
-    """What to do, to stand behind what could not be written: where there is no room, to make some; else nothing."""
-    return "; make room there" if error.errno in {errno.ENOSPC, errno.EDQUOT} else ""
+def remedy_of(error: OSError) -> str:
+    """What to do, to stand behind what could not be read or written: to make room, or to be let in; else nothing."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return "; make room there"
+    closed = _closed_directory(error) if error.errno == errno.EACCES else None
+    return f": directory {closed} may not be entered; run as its owner or as root, or have it opened" if closed else ""
+
+
+def _closed_directory(error: OSError) -> Path | None:
+    """The first directory on the way to what an error names that may not be searched."""
+    if not isinstance(error.filename, str | bytes):
+        return None
+    path = Path(os.fsdecode(error.filename)).absolute()
+    way = reversed(path.parents)
+    return next((place for place in way if not os.access(place, os.X_OK, effective_ids=True)), None)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an interruption ended the work: a compiled function, as it returns, makes a SystemError of one."""
+    known = error.__cause__ if isinstance(error, SystemError) else error
+    return isinstance(known, KeyboardInterrupt)

@@ -67,8 +67,7 @@ def inventory_of(trace: Trace, files: int = 20) -> dict[str, Any]:
 
 def _holes_of(trace: Trace) -> dict[str, int]:
     """What a replay leaves out of its files, and of how many files not all holes are known."""
-    holes, recorder = trace.arrays[RecordKind.HOLE], trace.header.metadata.get("holes")
-    unknown = recorder if isinstance(recorder, dict) else {}
+    holes, unknown = trace.arrays[RecordKind.HOLE], trace.header.metadata.get("holes", {})
     return {
         "files": len(np.unique(holes["file"])),
         "bytes": int(holes["bytes"].sum()),

@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.device_name import device_name
+from characterize.document import plain
 from characterize.layout import (
     HEADER_DTYPE,
     NOT_MEASURED_U64,
@@ -35,6 +36,7 @@ from characterize.layout import (
     RecordKind,
 )
 from characterize.trace_files.expansion import is_trace_archive
+from characterize.trace_files.metadata_shape import misshapen
 from characterize.trace_files.missing_records import damaged, what_is_missing
 from characterize.trace_files.trace_head import count_records, is_foreign, json_text, read_head
 from characterize.trace_files.trace_writer import write
@@ -136,9 +138,8 @@ class Trace:
     def _foreign_names(self) -> dict[str, str]:
         """Names of devices that were numbered when the trace was imported."""
         metadata = self.header.metadata
-        listed = metadata.get("devices") if "imported" in metadata else None
-        devices = [it for it in listed if isinstance(it, Mapping)] if isinstance(listed, list) else []
-        return {str(it.get("device")): str(it.get("name") or "") for it in devices}
+        devices = metadata.get("devices", []) if "imported" in metadata else []
+        return {it.get("device"): it.get("name") or "" for it in devices}
 
     def _frame(self, kind: RecordKind) -> pd.DataFrame:
         array = self.arrays[kind]
@@ -366,13 +367,15 @@ def _metadata_of(path: Path, text: bytes | None, warnings: list[str]) -> dict[st
         warnings.append(f"{path}: its JSON block is cut off; command line, devices and lineage are unknown")
         return {}
     try:
-        metadata = json.loads(text) if text else {}
+        metadata = plain(json.loads(text)) if text else {}
     except (ValueError, RecursionError):
         metadata = None
     if not isinstance(metadata, dict):
         warnings.append(f"{path}: its JSON block is damaged; command line, devices and lineage are unknown")
         return {}
-    return metadata
+    if wrong := misshapen(metadata):
+        warnings.append(f"{path}: its JSON block is damaged in {', '.join(wrong)}, which are left out, as if unknown")
+    return {name: value for name, value in metadata.items() if name not in wrong}
 
 
 def owners_of(blocks: np.ndarray, pieces: np.ndarray, before: np.ndarray) -> np.ndarray:

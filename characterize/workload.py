@@ -17,6 +17,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import RecordKind
 from characterize.loss import Totals, is_lossy, totals_of
 from characterize.requests import STREAM_OF, Layer, Mmap, requests_of, times_measured
+from characterize.shape import finite
 from characterize.trace import Trace
 
 PARAMETERS = ("uniqueBytes", "seqFrac", "readFrac", "sizeMean", "processNum")
@@ -69,7 +70,7 @@ class Workload:
             if name not in document:
                 raise FlextraceError(f"workload has no {name}: give all of {', '.join(PARAMETERS)}")
             value = document[name]
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            if value is not None and not finite(value):
                 raise FlextraceError(f"workload has {name} = {value!r}: give a number")
             values[field] = math.nan if value is None else float(value)
         return cls(**values)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_new_file, write_text
+from characterize.trace_files.new_file import check_new_file, taken_back, write_text
 from characterize.units import format_bytes, parse_duration, parse_seed
 from replayer.run import make_directory
 from replayer.running.confine import parse_limit
@@ -66,20 +66,21 @@ def run(arguments: argparse.Namespace) -> int:
 
     profile = Profile.load(arguments.profile)  # before the trace, which may take long
     trace = characterize.open(arguments.trace)
-    make_directory(arguments.directory)  # none is left where there is nothing to compare
     for warning in trace.warnings:
         print(f"flextrace compare: warning: {warning}", file=sys.stderr)
-    comparison = compare(
-        trace,
-        profile,
-        arguments.directory,
-        memory_bytes=arguments.memory,
-        repeat=arguments.repeat,
-        seed=arguments.seed,
-        timing=arguments.timing,
-        max_seconds=arguments.max_time,
-        on_step=lambda text: print(f"flextrace compare: {text}", file=sys.stderr, flush=True),
-    )
+    with taken_back(arguments.directory):
+        make_directory(arguments.directory)  # none is left where there is nothing to compare
+        comparison = compare(
+            trace,
+            profile,
+            arguments.directory,
+            memory_bytes=arguments.memory,
+            repeat=arguments.repeat,
+            seed=arguments.seed,
+            timing=arguments.timing,
+            max_seconds=arguments.max_time,
+            on_step=lambda text: print(f"flextrace compare: {text}", file=sys.stderr, flush=True),
+        )
     text = json.dumps(comparison.document, indent=1, allow_nan=False)
     try:
         print(text if arguments.format == "json" else format_comparison(comparison.document), flush=True)

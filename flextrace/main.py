@@ -16,7 +16,7 @@ import signal
 import sys
 from typing import Any
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, is_interrupt, remedy_of
 from characterize.printable import printable
 from flextrace.output.standard_error import keep_standard_error
 from flextrace.output.standard_output import name_standard_output
@@ -128,8 +128,7 @@ def _run(argv: list[str]) -> int:
         print(f"{name}: {told}", file=sys.stderr)
         return error.exit_code
     except (KeyboardInterrupt, SystemError) as interrupt:
-        # A compiled function that is interrupted as it returns makes a SystemError of that.
-        if isinstance(interrupt, SystemError) and not isinstance(interrupt.__cause__, KeyboardInterrupt):
+        if not is_interrupt(interrupt):
             raise
         # What was being made when it came may fail once more when it is freed, which says nothing to a user.
         sys.unraisablehook = lambda _: None
@@ -139,7 +138,7 @@ def _run(argv: list[str]) -> int:
         # The reader of our output (head, less) has enough.
         return 0
     except OSError as error:
-        print("\n".join([f"{name}: cannot read or write: {error}", *_notes(error)]), file=sys.stderr)
+        print("\n".join([f"{name}: cannot read or write: {error}{remedy_of(error)}", *_notes(error)]), file=sys.stderr)
         return 1
     except RuntimeError as error:
         if not str(error).startswith(NO_CACHE):

@@ -11,12 +11,13 @@ import argparse
 import os
 import shlex
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, remedy_of
 from characterize.trace_files.expansion import ARCHIVE_SUFFIX
 from characterize.trace_files.new_file import check_new_file, check_replaceable
 from flextrace.export import write_archive
@@ -92,16 +93,19 @@ def warm(paths: list[Path], group: MemoryGroup) -> None:
     """
     for path in paths:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Of a pipe it would wait for who writes into it.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
+                if not (stat.S_ISREG(mode := os.fstat(descriptor).st_mode) or stat.S_ISBLK(mode)):
+                    raise FlextraceError(f"cannot warm {path}: it is a directory, a pipe or such; name a file")
                 os.fsync(descriptor)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise FlextraceError(f"cannot warm {path}: {error.strerror}") from error
+            raise FlextraceError(f"cannot warm {path}: {error.strerror}{remedy_of(error)}") from error
         command = group.wrap(["cat", "--", str(path)])
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, errors="replace", check=False)
         if done.returncode:
             why = done.stderr.strip() or f"reading it in the memory group ended with status {done.returncode}"
             raise FlextraceError(f"cannot warm {path}: {why}")

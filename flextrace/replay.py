@@ -196,7 +196,11 @@ def _add_device_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--layer", choices=LAYERS, help="vfs: what programs did on block devices; block: what reached a device"
     )
-    group.add_argument("--source", metavar="DEVICE", help="block: of this recorded MAJOR:MINOR, or all, end to end")
+    group.add_argument(
+        "--source",
+        metavar="DEVICE",
+        help="block: of this recorded MAJOR:MINOR (default: the only one), or all, end to end",
+    )
     group.add_argument(
         "--lanes", type=parse_count, metavar="N", help="block: N requests in flight at most (default: as recorded)"
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_directory_of, check_replaceable
+from characterize.trace_files.new_file import check_directory_of, check_replaceable, taken_back
 from characterize.trace_files.provenance import command_words, created_now, tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_positive, parse_seed
 from flextrace.options import access_options
@@ -109,13 +109,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
     from selfscale.profiles.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415 (only when something is measured)
 
-    _check(arguments)
-    access = access_options.access_of(arguments)
-    chosen = _chosen(arguments, access)
-    again = f"scale --resume {_same_options(arguments)}"
-    if access.device:
-        measuring.try_device(access, arguments.confirm)
-    with contextlib.ExitStack() as stack:
+    with taken_back(arguments.directory), contextlib.ExitStack() as stack:
+        _check(arguments)
+        access = access_options.access_of(arguments)
+        chosen = _chosen(arguments, access)
+        again = f"scale --resume {_same_options(arguments)}"
+        if access.device:
+            measuring.try_device(access, arguments.confirm)
         with told_how_to_go_on(again, _say) if arguments.resume else contextlib.nullcontext():
             exploration, journal, progress, environment = _begin(arguments, access, chosen, stack)
         ends = [end_of(exploration.run)]

@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_new_file, write_text
+from characterize.errors import FlextraceError, is_interrupt
+from characterize.trace_files.new_file import check_new_file, taken_back, write_text
 from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import parse_duration, parse_seed
 from flextrace.options.write_options import add_write_arguments, check_write_arguments
@@ -92,23 +92,23 @@ def run(arguments: argparse.Namespace) -> int:
     access = profile.access
     directory = _directory(arguments, profile, access.device)
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
-    _try_place(arguments, access, directory, output)
-    how: dict[str, Any] = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
-    validation = plan(profile, arguments.workloads, seconds=arguments.max_time, **how)
-    chosen = {
-        "profile": str(arguments.profile.resolve()),
-        "created": profile.created,
-        "directory": str(directory.resolve()) if directory else None,
-        "access": access.as_document(),
-        "memory_bytes": memory_bytes,
-        "workloads": arguments.workloads,
-        "max_seconds": arguments.max_time,
-        **how,
-    }
-    warnings = _differences(profile, directory, access.device, memory_bytes)
-    again = f"validate --resume {_same_options(arguments)}"
-    settings = _settings(profile, validation.workloads)
-    with contextlib.ExitStack() as stack:
+    with taken_back(directory), contextlib.ExitStack() as stack:
+        _try_place(arguments, access, directory, output)
+        how: dict[str, Any] = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
+        validation = plan(profile, arguments.workloads, seconds=arguments.max_time, **how)
+        chosen = {
+            "profile": str(arguments.profile.resolve()),
+            "created": profile.created,
+            "directory": str(directory.resolve()) if directory else None,
+            "access": access.as_document(),
+            "memory_bytes": memory_bytes,
+            "workloads": arguments.workloads,
+            "max_seconds": arguments.max_time,
+            **how,
+        }
+        warnings = _differences(profile, directory, access.device, memory_bytes)
+        again = f"validate --resume {_same_options(arguments)}"
+        settings = _settings(profile, validation.workloads)
         stack.enter_context(alone_with(journal_path(output), resume=arguments.resume))
         journal = Journal(journal_path(output), chosen, {}, resume=True) if arguments.resume else None
         if directory:
@@ -127,7 +127,9 @@ def run(arguments: argparse.Namespace) -> int:
             result = validate(profile, validation, progress.wrap(journal.wrap(measure)))
             text = json.dumps(_document(arguments, profile, result, chosen, warnings), indent=1, allow_nan=False)
             write_text(output, text, force=arguments.force or arguments.resume)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemError) as error:
+            if not is_interrupt(error):
+                raise
             progress.close()
             clean_up(stack, _say)
             _say(f"interrupted; continue with: flextrace {again}")

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import IO, Any, Unpack
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, remedy_of
 from replayer.running.binaries import find_binary
 from replayer.running.confine import MemoryGroup
 from replayer.running.engine_options import EngineOptions, engine_arguments
@@ -90,8 +90,8 @@ def make_directory(path: Path) -> None:
     except FileExistsError as error:
         raise FlextraceError(f"--directory {path} is not a directory: name another", 2) from error
     except OSError as error:
-        remedy = "name one in a directory that is there and that you may write"
-        raise FlextraceError(f"cannot make directory {path}: {error.strerror}; {remedy}", 2) from error
+        remedy = remedy_of(error) or "; name one in a directory that is there and that you may write"
+        raise FlextraceError(f"cannot make directory {path}: {error.strerror}{remedy}", 2) from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise FlextraceError(f"cannot measure in {path}: it is not writable; choose another directory", 2)
 

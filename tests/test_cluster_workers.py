@@ -196,7 +196,8 @@ def test_without_dask_the_message_says_what_to_install(database, monkeypatch):
 def test_wrong_numbers_and_addresses_are_refused(database, tmp_path):
     assert "0 workers cannot be started" in refused(str(database), "--workers", "0")
     (tmp_path / "list.json").write_text("[1]")
-    for name in ("none.json", "list.json"):
+    os.mkfifo(tmp_path / "pipe")  # nobody writes into it
+    for name in ("none.json", "list.json", "pipe"):
         with (
             pytest.raises(FlextraceError, match="cannot reach the Dask scheduler"),
             dask_engine(scheduler=str(tmp_path / name)),

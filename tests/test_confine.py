@@ -132,6 +132,10 @@ def test_names_of_mounts_and_groups_are_of_any_bytes(tmp_path, monkeypatch):
 def test_what_cannot_be_warmed_is_told(tmp_path):
     with MemoryGroup(LIMIT_BYTES) as group, pytest.raises(FlextraceError, match=f"cannot warm {tmp_path}: .*directory"):
         warm([tmp_path], group)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # nobody writes into it
+    with MemoryGroup(LIMIT_BYTES) as group, pytest.raises(FlextraceError, match=f"cannot warm {pipe}: .*pipe"):
+        warm([pipe], group)
 
 
 def test_a_group_that_cannot_go_is_told_behind_the_error_that_ended_its_block(monkeypatch):

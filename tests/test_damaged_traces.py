@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 
@@ -82,6 +83,52 @@ def test_what_its_durations_are_of_is_told_as_damaged_when_a_trace_is_merged(tmp
         assert f"the header of {damaged} is damaged: durations_of is" in capsys.readouterr().err
         assert not output.exists()
     assert verb("merge", whole, whole, "-o", output) in {0, 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("devices", ["sda", [3], [{"device": ["8:0"]}], [{"device": "8:0", "sectors": "many"}]]),
+        ("declared", [4, {"processNum": None}]),
+        ("imported", ["msr", {"format": "msr", "bad_lines": "two"}]),
+        ("skips", [["clone"], {"clone": None}]),
+        ("holes", [{"files_cut": "x"}]),
+        ("totals", [{"read": {"syscall": {"count": [1]}}}]),
+        ("in_flight_max", ["x"]),
+        ("memory_limit_bytes", ["128M"]),
+        ("lineage", [7, {"achieved": 3}, {"achieved": {}, "times": {"timeScale": 2}}]),
+        ("processors", [{"recording_ns": "x"}]),
+        ("missed_runs", [17]),
+    ],
+)
+def test_a_header_whose_values_are_not_what_they_should_be_is_told_by_their_names(tmp_path, capsys, name, values):
+    """And what depends on them is not known."""
+    path = tmp_path / "t.iotrace"
+    for value in values:
+        trace = parent()
+        trace.header.flags |= HeaderFlag.LOST
+        trace.header.metadata = {"made_by": "hand", name: value}
+        characterize.write(trace, path, force=True)
+        assert name not in characterize.open(path).header.metadata
+        for words in (
+            ["info", path],
+            ["characterize", path],
+            ["alter", path, "--time-scale=2", "--force", "-o", tmp_path / "o.iotrace"],
+            ["merge", path, path, "--force", "-o", tmp_path / "o.iotrace"],
+            ["export", path, "--force", "-o", tmp_path / "o.json"],
+            ["report", "--trace", path, "--force", "-o", tmp_path / "o.html"],
+        ):
+            assert verb(*words) == 3
+            said = " ".join("".join(capsys.readouterr()).split())  # lines are wrapped
+            assert f"its JSON block is damaged in {name}, which" in said
+
+
+def test_numbers_that_json_does_not_know_are_no_numbers(tmp_path, capsys):
+    trace = parent()
+    trace.header.metadata = {"made_by": "hand", "mean": float("nan"), "most": [1.5, float("inf")]}
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    assert verb("info", path, "--format=json") in {0, 3}
+    assert json.loads(capsys.readouterr().out)["metadata"] == {"made_by": "hand", "mean": None, "most": [1.5, None]}
 
 
 def test_what_looks_like_a_table_with_a_broken_line_is_no_trace(tmp_path, capsys):

@@ -145,6 +145,15 @@ def test_trial(outcome, status):
     assert recorder.trial_outcome(*outcome).status == status
 
 
+def test_a_trial_whose_recorder_names_a_directory_that_is_not_utf8_is_told(tmp_path):
+    failing = tmp_path / "flextrace-record"
+    failing.write_text("#!/bin/sh\nprintf 'flextrace record: cannot write to \\377\\n' >&2; exit 1\n")
+    failing.chmod(0o755)
+    check = recorder.trial_check(failing, tmp_path)
+    assert check.status is Status.FAIL
+    assert "cannot write to" in check.cause
+
+
 def binary(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)

@@ -91,7 +91,13 @@ def test_closure_by_hand(path):
     assert table["ratio"].fillna(-1).tolist() == [0.999, -1, 1]
 
 
-@pytest.mark.parametrize("closure", [None, [], "x", {"tasks": 3}, {"tasks": {"rchar": 1}}, {"devices": {"8:0": None}}])
+@pytest.mark.parametrize(
+    "closure",
+    [
+        *(None, [], "x", {"tasks": 3}, {"tasks": {"rchar": 1}}, {"devices": {"8:0": None}}),
+        {"tasks": {"rchar": {"seen": "1", "kernel": 2}}},
+    ],
+)
 def test_damaged_closure_is_none(closure):
     assert not len(closure_of(made_trace(metadata={"closure": closure})))
 

@@ -2,6 +2,8 @@
 """Journals of measured points that were damaged: told by their place, and left as they are."""
 
 import json
+import os
+import tempfile
 
 import pytest
 
@@ -9,9 +11,11 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.exploring.journal import Journal
 from selfscale.exploring.plan import Step
+from tests.disturbed_scale import fill_up
 from tests.synthetic_machine import MIB, Machine
 
 pytestmark = pytest.mark.parallel
+pytest_plugins = ["small_file_system"]
 
 SETTINGS, MACHINE = {"seed": 1}, {"cache_bytes": 5.0, "cpus": 2, "read_only": False}
 
@@ -91,3 +95,12 @@ def test_what_is_no_object_is_no_journal(path):
     path.write_text("[5]\n")
     with pytest.raises(FlextraceError, match="is not a journal"):
         Journal(path, SETTINGS, {}, resume=True)
+
+
+def test_a_copy_for_which_there_is_no_room_leaves_no_directory(path, small_file_system, monkeypatch):
+    journal = Journal(path, SETTINGS, {}, resume=True)
+    fill_up(small_file_system)
+    monkeypatch.setattr(tempfile, "tempdir", str(small_file_system))
+    with pytest.raises(OSError, match="No space left on device"):
+        journal.copy_elsewhere()
+    assert os.listdir(small_file_system) == ["filler"]

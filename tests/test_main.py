@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every verb has in common: what becomes of output that nobody takes."""
 
+import errno
 import io
 import json
 import os
@@ -12,9 +13,11 @@ from pathlib import Path
 import pytest
 
 import characterize
+from characterize.errors import remedy_of
 from characterize.trace_files.provenance import tool_version
 from flextrace.main import VERBS, main
 from tests.made_trace import made_trace, read
+from tests.ordinary_user import NUMBER, directory_of_user
 
 pytestmark = pytest.mark.parallel
 
@@ -310,3 +313,43 @@ def test_an_interruption_of_a_compiled_function_is_one(monkeypatch, capsys):
     monkeypatch.setattr("flextrace.main.make_parser", broken)
     with pytest.raises(SystemError, match="of another kind"):
         main(["doctor"])
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "words",
+    [
+        "info {}/t.iotrace",
+        "characterize {}/t.iotrace",
+        "characterize {}/t.csv --input-format csv",
+        "import {}/t.csv -o {}/t.iotrace",
+        "predict {}/p.json --unique-bytes 1M --seq-frac 0 --read-frac 1 --size-mean 4K --process-num 1",
+        "fit t.csv -o {}/p.json",
+        "report p.json -o {}/r.html",
+        "scale --directory {}/d -o p.json",
+        "replay t.iotrace --directory {}/d --output {}/r.json",
+        "record -o {}/t.iotrace -- true",
+    ],
+)
+def test_a_directory_that_may_not_be_entered_is_named(words, capsys, monkeypatch):
+    with directory_of_user() as place:
+        monkeypatch.chdir(place)
+        if not words.startswith("record"):
+            main(words.format("none", "none").split())  # has all imported, which need not be there for everybody
+        (place / "closed").mkdir(mode=0o700)
+        (place / "closed" / "below").mkdir()
+        os.seteuid(NUMBER)
+        try:
+            assert main(words.format("closed/below", "closed/below").split()) in {1, 2}
+        finally:
+            os.seteuid(0)
+    told = f": directory {place / 'closed'} may not be entered; run as its owner or as root, or have it opened\n"
+    assert capsys.readouterr().err.endswith(told)
+
+
+def test_a_file_that_may_not_be_read_is_told_without_more(tmp_path):
+    closed = tmp_path / "closed"
+    assert remedy_of(PermissionError(errno.EACCES, "Permission denied", str(closed))) == ""
+    assert remedy_of(PermissionError(errno.EACCES, "Permission denied")) == ""
+    assert remedy_of(FileNotFoundError(errno.ENOENT, "No such file", str(closed / "none"))) == ""
+    assert remedy_of(OSError(errno.ENOSPC, "No space left on device", str(closed))) == "; make room there"

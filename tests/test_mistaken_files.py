@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 import characterize
+from characterize.trace_files import whole_file
 from flextrace.main import main
 from selfscale.profile import Profile
 from tests.straced import needs_engine
@@ -18,17 +21,19 @@ FIVE = "--unique-bytes 1M --seq-frac 0 --read-frac 1 --size-mean 4K --process-nu
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A trace, a profile, a directory, an empty file, and what a server sends in the place of a file."""
+    """A trace, a profile, a directory, an empty file, a pipe, and what a server sends in the place of a file."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(whole_file, "WRITER_S", 0.01)
     characterize.write(two_threads(), tmp_path / "t.iotrace")
     Profile().save(tmp_path / "p.json")
     (tmp_path / "directory").mkdir()
     (tmp_path / "empty").touch()
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "page").write_text("<!DOCTYPE html>\n<html><title>404 Not Found</title></html>\n")
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["p.json", "directory", "empty", "page"])
+@pytest.mark.parametrize("name", ["p.json", "directory", "empty", "pipe", "page"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -56,7 +61,7 @@ def test_what_is_no_trace(place, capsys, words, name):
     assert_refused(place, capsys, words.format(name), name)
 
 
-@pytest.mark.parametrize("name", ["t.iotrace", "directory", "empty", "page"])
+@pytest.mark.parametrize("name", ["t.iotrace", "directory", "empty", "pipe", "page"])
 @pytest.mark.parametrize(
     "words",
     [

@@ -8,11 +8,13 @@ import subprocess
 
 import pytest
 
+import characterize
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_new_file, new_file, write_text
+from characterize.trace_files.new_file import check_new_file, new_file, taken_back, write_text
 from flextrace.main import main
 from replayer.run import make_directory
 from selfscale.profile import Profile
+from tests.two_threads import two_threads
 
 pytest_plugins = ["small_file_system"]
 pytestmark = pytest.mark.parallel
@@ -153,3 +155,34 @@ def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_sy
         assert main(["characterize", "not-opened.iotrace", "--figures", str(figures)]) == 1
         told = f"cannot write figures to {figures}: {small_file_system} is not writable; choose another place"
         assert told in capsys.readouterr().err
+
+
+def test_a_directory_that_was_made_for_nothing_goes_again(tmp_path):
+    """But not one that was there, or has something in it."""
+
+    def fail(made, file):
+        with taken_back(tmp_path / made):
+            (tmp_path / made).mkdir(parents=True, exist_ok=True)
+            if file:
+                (tmp_path / file).touch()
+            raise KeyboardInterrupt
+
+    (tmp_path / "there").mkdir()
+    for made, file in (("new/one", ""), ("there", ""), ("there/new", ""), ("kept/one", "kept/file")):
+        with pytest.raises(KeyboardInterrupt):
+            fail(made, file)
+    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+    assert left == ["kept", "kept/file", "there"]
+
+
+def test_a_directory_in_which_nothing_could_be_compared_goes_again(tmp_path, monkeypatch, capsys):
+    def refuse(*arguments, **options):
+        raise FlextraceError("cannot make a memory group")
+
+    monkeypatch.setattr("selfscale.compare.compare", refuse)
+    monkeypatch.chdir(tmp_path)
+    characterize.write(two_threads(), tmp_path / "t.iotrace")
+    Profile().save("p.json")
+    assert main(["compare", "t.iotrace", "--profile", "p.json", "--directory", "new"]) == 1
+    assert "cannot make a memory group" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["p.json", "t.iotrace"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """matplotlib figures: their axes say what is on them in which unit, and show the data; files; what is refused."""
 
+import os
 import sys
 
 import numpy as np
@@ -14,10 +15,12 @@ from characterize.figure_data import figure_data_of
 from characterize.layout import HeaderFlag
 from characterize.places import POINTS_MAX
 from flextrace.main import main
+from tests.disturbed_scale import fill_up
 from tests.made_trace import made_trace, read
 from tests.test_figure_data import random_trace
 
 pytestmark = pytest.mark.parallel
+pytest_plugins = ["small_file_system"]
 
 pytest.importorskip("matplotlib")
 
@@ -142,6 +145,17 @@ def test_the_verb_writes_every_figure_and_overwrites_none(trace, tmp_path, capsy
     assert "is for --figures" in capsys.readouterr().err
     assert main(["characterize", str(tmp_path)]) == 2
     assert "is a directory" in capsys.readouterr().err
+
+
+def test_a_directory_in_which_nothing_can_be_drawn_goes_again(trace, small_file_system, tmp_path, capsys):
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    (small_file_system / "there").mkdir()
+    fill_up(small_file_system)
+    for figures in ("new/figures", "there/figures", "there"):
+        assert main(["characterize", str(path), "--figures", str(small_file_system / figures)]) == 1
+        assert "No space left on device; make room there" in capsys.readouterr().err
+        assert sorted(os.listdir(small_file_system)) == ["filler", "there"]
+        assert os.listdir(small_file_system / "there") == []
 
 
 def test_no_directory_is_made_where_nothing_is_drawn(tmp_path, capsys):

@@ -177,7 +177,12 @@ def test_what_a_recording_says_of_durations_is_its_own():
     assert durations_of(trace) == DurationsOf()
     trace.header.flags |= HeaderFlag.PLANNED
     assert durations_of(trace) == DurationsOf(4.0, 1.0)
-    for damaged in ({"size_factor": 0, "time_factor": 1}, {"size_factor": "x"}, 7):
+    for damaged in (
+        {"size_factor": 0, "time_factor": 1},
+        {"size_factor": 10**400, "time_factor": 1},
+        {"size_factor": "x"},
+        7,
+    ):
         trace.header.metadata["durations_of"] = damaged
         with pytest.raises(FlextraceError, match="damaged"):
             durations_of(trace)

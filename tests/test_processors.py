@@ -152,6 +152,7 @@ def trace_with(place, processors, io=None):
         ({"others": 1e9, "thinking_burst_ns": 0}, {}),
         ({"others": "many", "thinking_burst_ns": None}, {}),
         ({"others": float("nan"), "thinking_burst_ns": -1}, {}),
+        ({"others": 10**400}, {}),  # of which there is no float
         (["others"], {}),
     ],
 )

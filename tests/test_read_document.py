@@ -12,6 +12,8 @@ import pytest
 
 from characterize.anonymise import read_key
 from characterize.errors import FlextraceError
+from characterize.trace_files import whole_file
+from characterize.trace_files.provenance import provenance_of
 from selfscale.comparing import comparison, fidelity
 from selfscale.predicting import prediction_errors
 from selfscale.profile import Profile
@@ -48,6 +50,29 @@ def test_a_pipe_is_read(tmp_path):
     with pytest.raises(FlextraceError, match="has version 9"):
         Profile.load(path)
     writer.join()
+
+
+def test_a_pipe_is_no_file_to_wait_for_without_an_end(tmp_path, monkeypatch):
+    """As where its writer has failed."""
+    monkeypatch.setattr(whole_file, "WRITER_S", 0.01)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    for load in (*VERSIONED, fidelity.load, read_table, lambda path: read_key(path, None)):
+        with pytest.raises(FlextraceError, match=f"cannot read .*{path}: it is a pipe into which nobody writes"):
+            load(path)
+    assert provenance_of(path)["input"] == {"path": str(path), "bytes": None, "sha256": None}
+
+
+def test_what_a_shell_hands_over_is_read_though_its_writer_has_gone():
+    """As by <(...)."""
+    output, end = os.pipe()
+    os.write(end, b'{"schema": "flextrace.profile/9"}')
+    os.close(end)
+    with pytest.raises(FlextraceError, match="has version 9"):
+        Profile.load(f"/dev/fd/{output}")
+    with pytest.raises(FlextraceError, match="nobody writes"):
+        Profile.load(f"/dev/fd/{output}")
+    os.close(output)
 
 
 @pytest.mark.parametrize("load", VERSIONED)

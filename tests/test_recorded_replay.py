@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ from characterize.layout import HeaderFlag, IoFlag
 from characterize.workload import PARAMETERS
 from flextrace.main import main
 from replayer.checking.order_check import PROMISES
+from replayer.run import INTERRUPTED
 from replayer.running.recorder import check_recorder
+from selfscale.comparing.recorded_replay import recorded_replay
 from tests import ordinary_user
 from tests.kernel import has_tracepoint
 from tests.running_replay import playing, slow, started, wait_until
@@ -227,3 +230,14 @@ def test_a_recorder_that_names_a_directory_that_is_not_utf8_is_understood(tmp_pa
     monkeypatch.setenv("FLEXTRACE_BINARIES", str(tmp_path))
     with pytest.raises(FlextraceError, match="the replay cannot be recorded: cannot use"):
         check_recorder(tmp_path)
+
+
+def test_a_comparison_that_is_interrupted_in_a_compiled_function_was_interrupted(tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr("selfscale.comparing.fidelity.fidelity_of", interrupted)
+    trace, done = slow(tmp_path / "slow.iotrace"), {"reasons": [], "trustworthy": True}
+    with ExitStack() as cleanup:
+        document = recorded_replay(trace, tmp_path, lambda _: done, cleanup, keep_as=trace, force=True)
+    assert document["fidelity_missing"] == INTERRUPTED

@@ -140,6 +140,45 @@ def test_no_other_replay_gets_in_between_layout_and_recorded_run(image, tmp_path
     assert list(image.iterdir()) == []
 
 
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("keep", [True, False])
+def test_no_other_replay_gets_in_right_behind_the_layout(image, tmp_path, monkeypatch, there, keep):
+    """Before the run is begun."""
+    trace, directory, said = small(tmp_path / "t.iotrace"), image if there else tmp_path / "new", []
+
+    def and_another(*arguments, phase, **options):
+        document = replay(*arguments, phase=phase, **options)
+        if phase == "prepare":
+            other = [ENGINE, trace, f"--directory={directory}"]
+            said.append(subprocess.run(other, capture_output=True, text=True, check=False).stderr)
+        return document
+
+    monkeypatch.setattr("replayer.running.files.replay", and_another)
+    with ExitStack() as cleanup:
+        options = {"keep_image": keep}
+        assert replay_in_files(trace, directory, options, cleanup, recorder=lambda _group: [])["trustworthy"]
+    assert len(said) == 1
+    assert "is used by another replay" in said[0]
+    assert (directory / "f00000001").exists() == keep
+    assert directory.exists() == (there or keep)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_layout_for_a_recording_that_comes_to_nothing_goes_again(image, tmp_path, monkeypatch, there):
+    """Also of files that are to stay, where the directory is new."""
+    directory = image if there else tmp_path / "new"
+
+    def interrupted(*arguments, **options):
+        replay(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("replayer.running.files.replay", interrupted)
+    trace = small(tmp_path / "t.iotrace")
+    with pytest.raises(KeyboardInterrupt), ExitStack() as cleanup:
+        replay_in_files(trace, directory, {"keep_image": True}, cleanup, recorder=lambda _group: [])
+    assert directory.exists() == (directory / "f00000001").exists() == there
+
+
 def test_an_image_that_another_replay_makes_there_afterwards_stays(image, tmp_path):
     """While the first one is compared with its trace and told."""
     trace = small(tmp_path / "t.iotrace")

@@ -15,7 +15,7 @@ from tests.disturbed_scale import command
 from tests.validated_machine import command as validation
 
 pytestmark = pytest.mark.parallel
-pytest_plugins = ["disturbed_scale", "validated_machine"]
+pytest_plugins = ["disturbed_scale", "small_file_system", "validated_machine"]
 
 LEFT = "cannot remove the memory group: Device or resource busy; rmdir it later"
 
@@ -100,3 +100,24 @@ def test_an_interrupted_validation_stays_one(place, machine, monkeypatch, capsys
     told = capsys.readouterr().err
     assert LEFT in told
     assert "interrupted; continue with: flextrace validate --resume" in told
+
+
+def test_a_directory_in_which_nothing_could_be_measured_goes_again(small_file_system, tmp_path, capsys):
+    """As where it has too little room."""
+    assert main(command(small_file_system / "new", tmp_path / "p.json")) == 1
+    assert "are free; as root, give --memory SIZE, or take another directory" in capsys.readouterr().err
+    assert os.listdir(small_file_system) == []
+    assert os.listdir(tmp_path) == [small_file_system.name]
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_directory_in_which_nothing_could_be_validated_goes_again(place, monkeypatch, capsys):
+    def full(*arguments):
+        raise FlextraceError("cannot measure here")
+
+    monkeypatch.setattr(measuring, "check_space", full)
+    words = validation(place, "--no-orthogonal")
+    (place / "d").rmdir()
+    assert main(words) == 1
+    assert capsys.readouterr().err == "flextrace validate: cannot measure here\n"
+    assert [path.name for path in place.iterdir()] == ["p.json"]

@@ -123,6 +123,22 @@ def test_interrupted_and_resumed_it_measures_only_the_rest(place, machine, capsy
     assert not list(place.glob("*.ndjson"))
 
 
+def test_where_a_compiled_function_is_interrupted_how_to_go_on_is_told_too(place, machine, capsys, monkeypatch):
+    """In a model, and in the layout of a run that is resumed."""
+
+    def interrupted(*arguments):
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    for what, options in (
+        ("selfscale.validate.compare_models", []),
+        ("flextrace.runs.measuring.lay_out", ["--resume"]),
+    ):
+        monkeypatch.setattr(what, interrupted)
+        assert main(command(place, "--no-orthogonal", *options)) == 130
+        assert "continue with: flextrace validate --resume" in capsys.readouterr().err
+    assert len(machine.measured) == 24
+
+
 def test_points_of_a_validation_that_goes_on_are_left_alone(place, machine, capsys):
     machine.interrupt_at = 5
     assert main(command(place, "--no-orthogonal")) == 130

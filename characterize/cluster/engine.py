@@ -20,6 +20,7 @@ from typing import Any
 
 from characterize.cluster.recording_set import Engine
 from characterize.errors import FlextraceError
+from characterize.trace_files.whole_file import read_whole
 
 EXTRA = "flextrace[cluster]"
 # More parts than workers, so that one that is slower than the others is given fewer.
@@ -116,9 +117,9 @@ def _connected(distributed: Any, scheduler: str) -> Any:
     try:
         if "://" not in scheduler and not scheduler.rpartition(":")[2].isdigit():
             # Dask would wait for the file.
-            scheduler = json.loads(Path(scheduler).read_text())["address"]
+            scheduler = json.loads(read_whole(Path(scheduler), "the scheduler's file"))["address"]
         return distributed.Client(scheduler, timeout=_CONNECT_S)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (FlextraceError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise FlextraceError(
             f"cannot reach the Dask scheduler {scheduler} ({error}): start it with 'dask scheduler', or give --workers"
         ) from error

@@ -36,7 +36,7 @@ def joint_metadata(traces: Sequence[Trace]) -> dict[str, Any]:
         metadata["durations"] = "unknown"
     metadata.pop(DURATIONS_OF, None)
     metadata |= _joint_durations(traces)
-    if imported := [it["imported"] for it in every if isinstance(it.get("imported"), Mapping)]:
+    if imported := [it["imported"] for it in every if "imported" in it]:
         bad_lines = sum(it.get("bad_lines", 0) for it in imported)
         metadata["imported"] = _common(imported) | ({"bad_lines": bad_lines} if bad_lines else {})
         if all("imported" not in it or it.get("flags") == "known" for it in every):

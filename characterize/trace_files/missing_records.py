@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +17,13 @@ LOWER_BOUND = "uniqueBytes is a lower bound"
 
 def what_is_missing(header: Header) -> str:
     """The warning of a trace that lacks records: the recorder lost them, or they are lines that were malformed."""
-    imported = header.metadata.get("imported")
-    if isinstance(imported, Mapping) and "bad_lines" in imported:
+    imported = header.metadata.get("imported", {})
+    if "bad_lines" in imported:
         return f"{imported['bad_lines']} malformed lines were left out when it was imported; {LOWER_BOUND}"
     if not header.lost:
         missed = header.metadata.get("missed_runs")
         why = "its recorder was killed, or the file was cut off"
-        if isinstance(missed, Mapping) and missed and HeaderFlag.INCOMPLETE not in header.flags:
+        if missed and HeaderFlag.INCOMPLETE not in header.flags:
             runs = ", ".join(f"{count} of {program}" for program, count in missed.items())
             why = f"the kernel left out runs of the recorder's programs ({runs})"
         return f"{why}: what is missing is not counted; {LOWER_BOUND}"

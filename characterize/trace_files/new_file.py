@@ -6,11 +6,11 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from characterize.errors import FlextraceError, room_remedy
+from characterize.errors import FlextraceError, remedy_of
 
 
 def check_replaceable(path: Path) -> None:
@@ -71,6 +71,20 @@ def _check_place(path: Path, *, force: bool) -> None:
         raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2)
 
 
+@contextmanager
+def taken_back(directory: Path | None) -> Iterator[None]:
+    """If the block fails, a directory that it has made goes again, and those above it, unless something is in them."""
+    way = (directory, *directory.parents) if directory else ()
+    missing = [place for place in way if not os.path.lexists(place)]
+    try:
+        yield
+    except BaseException:
+        for place in missing:
+            with suppress(OSError):  # it was not made, or is not empty
+                place.rmdir()
+        raise
+
+
 def write_text(path: Path, text: str, *, force: bool = False) -> None:
     """A `new_file` with one text, which ends its last line."""
     with new_file(path, force=force) as stream:
@@ -105,7 +119,7 @@ def _blamed(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = room_remedy(error) or "; choose another place"
+        remedy = remedy_of(error) or "; choose another place"
         raise FlextraceError(f"cannot write {path}: {error.strerror or error}{remedy}") from error
 
 

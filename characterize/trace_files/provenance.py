@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, remedy_of
 
 PIECE_BYTES = 1 << 20
 
@@ -35,8 +35,10 @@ def created_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def sha256_of(path: Path, given_up: threading.Event | None = None) -> str:
+def sha256_of(path: Path, given_up: threading.Event | None = None) -> str | None:
     """SHA-256 of a file's content, as hexadecimal digits; of what was read so far, once another thread has given it up.
+
+    None of a pipe, which is read once.
 
     Raises
     ------
@@ -45,17 +47,20 @@ def sha256_of(path: Path, given_up: threading.Event | None = None) -> str:
     """
     digest = hashlib.sha256()
     try:
+        if path.is_fifo():
+            return None
         with path.open("rb", buffering=0) as stream:
             while not (given_up and given_up.is_set()) and (piece := stream.read(PIECE_BYTES)):
                 digest.update(piece)
     except OSError as error:
-        raise FlextraceError(f"cannot read {path} for its hash: {error.strerror}") from error
+        raise FlextraceError(f"cannot read {path} for its hash: {error.strerror}{remedy_of(error)}") from error
     return digest.hexdigest()
 
 
 def provenance_of(path: Path | None, given_up: threading.Event | None = None) -> dict[str, Any]:
-    """``tool_version`` and ``input`` (path, bytes, sha256; None for a trace that is not in a file)."""
+    """``tool_version`` and ``input``: path, bytes, sha256 (None of a pipe); None for a trace that is not in a file."""
     source = None
     if path is not None:
-        source = {"path": str(path), "bytes": path.stat().st_size, "sha256": sha256_of(path, given_up)}
+        digest = sha256_of(path, given_up)
+        source = {"path": str(path), "bytes": path.stat().st_size if digest else None, "sha256": digest}
     return {"tool_version": tool_version(), "input": source}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, remedy_of
 from characterize.layout import (
     HEADER_DTYPE,
     TRACE_HEADER_BYTES,
@@ -53,7 +53,7 @@ def read_head(path: Path) -> tuple[bytes, int]:
         with path.open("rb") as stream:
             head = stream.read(TRACE_HEADER_BYTES)
     except OSError as error:
-        raise FlextraceError(f"cannot read trace {path}: {error.strerror}") from error
+        raise FlextraceError(f"cannot read trace {path}: {error.strerror}{remedy_of(error)}") from error
     check_head(path, head)
     return head, file_bytes
 

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import os
+import select
 import stat
 from pathlib import Path
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, remedy_of
+
+WRITER_S = 2.0
+"""Within which somebody has to begin to write into a pipe."""
 
 
 def read_whole(path: Path, what: str) -> bytes:
@@ -21,12 +26,26 @@ def read_whole(path: Path, what: str) -> bytes:
     Raises
     ------
     FlextraceError
-        It cannot be read, or is a device: /dev/zero fills the memory, and a disk may.
+        It cannot be read, or is a device: /dev/zero fills the memory, and a disk may. Or a pipe without a writer.
     """
     try:
         mode = path.stat().st_mode
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise FlextraceError(f"cannot read {what} {path}: it is a device; name a file, or a pipe")
-        return path.read_bytes()
+        with open(path, "rb", opener=_open_soon) as stream:
+            content = stream.read()
     except OSError as error:
-        raise FlextraceError(f"cannot read {what} {path}: {error.strerror}") from error
+        raise FlextraceError(f"cannot read {what} {path}: {error.strerror}{remedy_of(error)}") from error
+    if not content and stat.S_ISFIFO(mode):
+        raise FlextraceError(f"cannot read {what} {path}: it is a pipe into which nobody writes; name a file")
+    return content
+
+
+def _open_soon(path: str, flags: int) -> int:
+    """Opens a pipe without waiting for ever for a writer: one that is there is waited for when it is read."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    content = select.poll()
+    content.register(descriptor, select.POLLIN)
+    content.poll(WRITER_S * 1000)
+    return descriptor

@@ -29,7 +29,7 @@ MEMORY_ACCOUNTED_SINCE = (5, 11)
 def version_of(binary: Path) -> str | None:
     """What ``--version`` says after the name, or None if it cannot be run."""
     try:
-        done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([binary, "--version"], capture_output=True, errors="replace", timeout=30, check=False)
     except (OSError, subprocess.SubprocessError):
         return None
     words = done.stdout.split()
@@ -60,7 +60,7 @@ def survey(recorder: Path) -> tuple[dict[str, Any] | None, str]:
     """The recorder's document and what it said beside it; or None and why there is none."""
     try:
         done = subprocess.run(
-            [recorder, "--survey"], capture_output=True, text=True, timeout=SURVEY_SECONDS_MAX, check=False
+            [recorder, "--survey"], capture_output=True, errors="replace", timeout=SURVEY_SECONDS_MAX, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
         return None, _reason(error)
@@ -183,7 +183,7 @@ def trial_check(recorder: Path, directory: Path) -> Check:
             done = subprocess.run(
                 [recorder, "--quiet", "--output", trace, "--", *command],
                 capture_output=True,
-                text=True,
+                errors="replace",
                 timeout=SURVEY_SECONDS_MAX,
                 check=False,
             )

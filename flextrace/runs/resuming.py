@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, is_interrupt, remedy_of
 
 if TYPE_CHECKING:
     from selfscale.exploring.journal import Journal
@@ -44,8 +44,9 @@ def told_how_to_go_on(again: str, say: Callable[[str], None]) -> Iterator[None]:
     """For a resumed run that is interrupted before it measures."""
     try:
         yield
-    except KeyboardInterrupt:
-        say(f"the run so far is kept; continue with: flextrace {again}")
+    except (KeyboardInterrupt, SystemError) as error:
+        if is_interrupt(error):
+            say(f"the run so far is kept; continue with: flextrace {again}")
         raise
 
 
@@ -56,10 +57,9 @@ def end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSE
     except (KeyboardInterrupt, FlextraceError, OSError) as end:
         return end
     except SystemError as error:
-        # So a compiled function ends that is interrupted as it returns.
-        if not isinstance(error.__cause__, KeyboardInterrupt):
+        if not is_interrupt(error):
             raise
-        return error.__cause__
+        return KeyboardInterrupt()
     return None
 
 
@@ -92,4 +92,4 @@ def reason_of(end: BaseException) -> str:
     """What ended a run early, in words."""
     if isinstance(end, KeyboardInterrupt):
         return "interrupted"
-    return f"cannot read or write: {end}" if isinstance(end, OSError) else str(end)
+    return f"cannot read or write: {end}{remedy_of(end)}" if isinstance(end, OSError) else str(end)

@@ -64,7 +64,7 @@ def planned(
     }
     arrays |= kept or {}
     made = _planned(parent, arrays, draft.paths, made_by, process_num)
-    made.header.metadata |= _processors(made.header.metadata.get("processors"), draft)
+    made.header.metadata |= _processors(made.header.metadata.get("processors", {}), draft)
     made.header.metadata.pop(DURATIONS_OF, None)
     made.header.metadata |= _durations(parent, draft)
     if not parent.untimed:
@@ -123,10 +123,10 @@ def _durations(parent: Trace, draft: Draft) -> dict[str, Any]:
     return known.scaled(*factors).as_metadata()
 
 
-def _processors(known: Any, draft: Draft) -> dict[str, Any]:
+def _processors(known: dict[str, float], draft: Draft) -> dict[str, Any]:
     """What recording took of each think time has become longer or shorter with it."""
     factor = draft.notes.get("timeScale", {}).get("factor", 1) * draft.notes.get("thinkScale", {}).get("strength", 1)
-    if factor == 1 or not isinstance(known, dict) or not isinstance(known.get("recording_ns"), int | float):
+    if factor == 1 or "recording_ns" not in known:
         return {}
     return {"processors": {**known, "recording_ns": known["recording_ns"] * factor}}
 

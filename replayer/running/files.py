@@ -2,8 +2,8 @@
 """Turns a trace into a replay in files, which are gone behind it: confined, and recorded.
 
 A recorded one is two runs of the engine, since a recording is of the run and not of its preparation: the first one lays
-out the files. The directory stays locked in between. Pages stay charged to whoever read them first, so the engine joins
-a memory group behind that.
+out the files. The directory is locked from before it until the second has ended. Pages stay charged to whoever read
+them first, so the engine joins a memory group behind that.
 """
 
 from __future__ import annotations
@@ -59,14 +59,16 @@ class LaidOut:
 
     Attributes
     ----------
+    is_new : bool
+        Whether the directory is.
     mine : bool
-        Whether they are this replay's: not as long as there are those of an earlier one, which stay.
+        Whether the files are to go: not those that are to stay, nor as long as there are those of an earlier replay.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, keep: bool = False) -> None:
         # Of what may not be looked at the engine says so.
-        self._directory, self._is_new = directory, not os.path.exists(directory)
-        self.mine = not os.path.exists(directory / IMAGE_MARKER)
+        self._directory, self.is_new = directory, not os.path.exists(directory)
+        self.mine = not keep and not os.path.exists(directory / IMAGE_MARKER)
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +79,7 @@ class LaidOut:
         If its storage does not answer, the engine removes them when that does.
         """
         if "unanswered" in document:
-            self.mine = self._is_new = False
+            self.mine = self.is_new = False
         elif not os.path.exists(self._directory / IMAGE_MARKER):
             self.mine = False
         return document
@@ -88,15 +90,24 @@ class LaidOut:
         with told_behind(error):
             if self.mine:
                 remove_image(self._directory)
-        if self._is_new:
+        if self.is_new:
             with suppress(OSError):  # it is not there, or somebody put something into it
                 self._directory.rmdir()
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[int]:
-    """A descriptor of a directory that no other replay gets while it is open, here or in an engine that inherits it."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _locked(directory: Path) -> Iterator[int | None]:
+    """A descriptor of a directory that no other replay gets while it is open, here or in an engine that inherits it.
+
+    The directory is made if it is not there. None where that cannot be, which the engine tells.
+    """
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(directory, 0o755)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield None
+        return
     try:
         with suppress(OSError):  # somebody has it, which the engine tells
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,20 +152,21 @@ def replay_in_files(
     FlextraceError
         As from `replayer.run.replay`, or the group cannot be made.
     """
-    files = None if options.get("keep_image") else cleanup.enter_context(LaidOut(directory))
+    keep = bool(options.get("keep_image"))
+    files = cleanup.enter_context(LaidOut(directory, keep=keep))
     # Left before the files are removed: it ends who still uses them, unless that is to remove them itself.
     group = cleanup.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
     run = partial(replay, trace, directory, memory_group=group, on_interval=on_interval, finish_on_signal=True)
     if recorder is None:
         document = run(**options)
     else:
-        # With all options, so that those which do not go together are refused before anything is laid out.
-        built = replay(trace, directory, **(options | {"phase": "prepare"}))
-        if files is not None:
-            files.mine = True
         with _locked(directory) as descriptor:
+            files.mine |= files.is_new  # a layout that comes to nothing goes, also where it was to stay
+            # With all options, so that those which do not go together are refused before anything is laid out.
+            built = replay(trace, directory, locked=descriptor, **(options | {"phase": "prepare"}))
+            files.mine = not keep
             document = run(recorder=recorder(group), locked=descriptor, **(options | {"phase": "run"}))
         document["image"]["built_bytes"] = built["image"]["built_bytes"]
     if group is not None and "unanswered" in document:
         group.let_go()
-    return files.used_by(document) if files is not None else document
+    return files.used_by(document)

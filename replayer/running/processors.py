@@ -7,7 +7,6 @@ For how long at a time it computes, what it computes for others, and which part 
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from characterize.layout import HEADER_DTYPE
+from characterize.shape import finite
 from characterize.trace_files.trace_head import json_text, read_head
 from replayer.running.engine_options import EngineOptions
 
@@ -81,7 +81,7 @@ def _known(path: Path) -> dict[str, Any]:
 
 def _number(known: dict[str, Any], name: str, unit: float, least: float, most: float) -> float | None:
     value = known.get(name)
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not finite(value):
         return None
     value *= unit
     return round(value, 6) if least <= value <= most else None

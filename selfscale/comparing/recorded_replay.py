@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, is_interrupt
 from characterize.trace_files.expansion import ARCHIVE_SUFFIX
 from characterize.trace_files.new_file import check_new_file
 from replayer.run import INTERRUPTED, RecorderCommand
@@ -91,10 +91,9 @@ def recorded_replay(
                 fidelity = device_fidelity_of(open_stream(original), open_stream(trace), open_stream(path), document)
             else:
                 fidelity = fidelity_of(open_stream(trace), open_stream(path), document)
-    except KeyboardInterrupt:
-        missing = INTERRUPTED
-    except Exception as error:  # whatever it is, the replay itself has come to its result
-        missing = f"{type(error).__name__}: {error}" if not isinstance(error, FlextraceError) else str(error)
+    except (KeyboardInterrupt, Exception) as error:  # whatever it is, the replay itself has come to its result
+        told = str(error) if isinstance(error, FlextraceError) else f"{type(error).__name__}: {error}"
+        missing = INTERRUPTED if is_interrupt(error) else told
     if fidelity is not None:
         fidelity["recording"] = None if keep_as is None else str(keep_as)
         document["fidelity"] = fidelity

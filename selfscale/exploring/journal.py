@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from characterize.errors import FlextraceError, room_remedy
+from characterize.errors import FlextraceError, remedy_of
 from characterize.workload import Workload
 from selfscale.exploring.plan import Step
 from selfscale.measure import Point
@@ -139,7 +140,7 @@ class Journal:
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
-            raise FlextraceError(f"cannot write {self.path}: {error.strerror}{room_remedy(error)}") from error
+            raise FlextraceError(f"cannot write {self.path}: {error.strerror}{remedy_of(error)}") from error
 
     def wrap(self, measure: Callable[[Step], Point], resumed_s: float = 0.0) -> Callable[[Step], Point]:
         """The same as `measure`, but answered from the journal as long as it has points, and appended to it after.
@@ -182,7 +183,11 @@ class Journal:
     def copy_elsewhere(self) -> Path:
         """Write everything into a new directory for temporary files: the file itself is lost."""
         copy = Path(tempfile.mkdtemp(prefix="flextrace-")) / self.path.name
-        copy.write_text("".join(json.dumps(document, allow_nan=False) + "\n" for document in self._documents))
+        try:
+            copy.write_text("".join(json.dumps(document, allow_nan=False) + "\n" for document in self._documents))
+        except OSError:
+            shutil.rmtree(copy.parent, ignore_errors=True)
+            raise
         return copy
 
     def remove(self) -> None:

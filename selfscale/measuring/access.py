@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from characterize.errors import FlextraceError, room_remedy
+from characterize.errors import FlextraceError, remedy_of
 from characterize.workload import Workload
 
 ENGINES = ("auto", "sync", "io_uring")
@@ -200,7 +200,7 @@ def direct_block_bytes(directory: Path) -> int:
         finally:
             path.unlink()
     except OSError as error:
-        if remedy := room_remedy(error):
+        if remedy := remedy_of(error):
             raise FlextraceError(f"cannot write in {directory}: {error.strerror}{remedy}") from error
         raise FlextraceError(
             f"{directory} takes no O_DIRECT ({error.strerror}): leave --direct out, or give a directory on a disk", 2

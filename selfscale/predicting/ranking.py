@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from characterize.errors import FlextraceError
+from characterize.shape import positive
 from characterize.workload import Workload
 from selfscale.predict import BEST, Predictor, predictor_of
 from selfscale.predicting.application import Application
@@ -121,9 +122,7 @@ def machines_of(
     machines = []
     for (path, profile), of_profile in zip(profiles, chosen, strict=True):
         cost = profile.settings.get("cost", profile.environment.get("cost"))
-        if cost is not None and (
-            isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 < cost < math.inf
-        ):
+        if cost is not None and not positive(cost):
             raise FlextraceError(f"profile {path} has cost {cost!r}: give a number above 0")
         machines.append(
             Machine(

@@ -7,135 +7,105 @@ whoever computes with it first.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from characterize.shape import (
+    Check,
+    amount,
+    count,
+    failing,
+    finite,
+    flag,
+    list_of,
+    object_of,
+    or_none,
+    positive,
+    share,
+    text,
+)
 from characterize.workload import PARAMETERS
 from selfscale.measuring.access import ENGINES
 from selfscale.measuring.stop_rule import CONFIDENCE, RULES
 
-Check = Callable[[Any], bool]
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _amount(value: Any) -> bool:
-    return _number(value) and value >= 0
-
-
-def _positive(value: Any) -> bool:
-    return _number(value) and value > 0
-
-
-def _share(value: Any) -> bool:
-    return _number(value) and 0 <= value <= 1
-
-
-def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _list_of(check: Check, length: int | None = None) -> Check:
-    return lambda value: isinstance(value, list) and length in {None, len(value)} and all(map(check, value))
-
-
-def _object_of(check: Check) -> Check:
-    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
-
-
-def _or_none(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
 OBJECTS = ("environment", "drift", "settings", "models", "knee", "table", "findings")
 TOP: dict[str, Check] = {
-    "boundaries_bytes": _list_of(_positive),
-    "seed": _count,
-    "command": _list_of(_text),
-    "created": _text,
-    "tool_version": _text,
-    "complete": _flag,
-    "ended_early": _text,
+    "boundaries_bytes": list_of(positive),
+    "seed": count,
+    "command": list_of(text),
+    "created": text,
+    "tool_version": text,
+    "complete": flag,
+    "ended_early": text,
 }
 WORKLOAD: dict[str, Check] = {
-    "uniqueBytes": _positive,
-    "seqFrac": _share,
-    "readFrac": _share,
-    "sizeMean": _positive,
-    "processNum": _positive,
+    "uniqueBytes": positive,
+    "seqFrac": share,
+    "readFrac": share,
+    "sizeMean": positive,
+    "processNum": positive,
 }
 POINT: dict[str, Check] = {
-    "throughput_bytes_per_s": _amount,
-    "ci95_half_width_bytes_per_s": _or_none(_amount),
-    "response_time": _object_of(_or_none(_object_of(_amount))),
-    "steady": _flag,
-    "interval90_bytes_per_s": _or_none(_list_of(_or_none(_number), 2)),
-    "role": _text,
-    "region": _or_none(_count),
-    "parameter": _or_none(_text),
-    "repeat": _count,
-    "reason": _text,
-    **dict.fromkeys(("seconds", "passes", "elapsed_s", "cost_s", "resumed_s"), _amount),
-    **dict.fromkeys(("device_frac", "device_write_frac", "dirtied_frac"), _or_none(_amount)),
-    **dict.fromkeys(("device_reads", "device_writes", "disturbed_bytes_per_s"), _or_none(_amount)),
+    "throughput_bytes_per_s": amount,
+    "ci95_half_width_bytes_per_s": or_none(amount),
+    "response_time": object_of(or_none(object_of(amount))),
+    "steady": flag,
+    "interval90_bytes_per_s": or_none(list_of(or_none(finite), 2)),
+    "role": text,
+    "region": or_none(count),
+    "parameter": or_none(text),
+    "repeat": count,
+    "reason": text,
+    **dict.fromkeys(("seconds", "passes", "elapsed_s", "cost_s", "resumed_s"), amount),
+    **dict.fromkeys(("device_frac", "device_write_frac", "dirtied_frac"), or_none(amount)),
+    **dict.fromkeys(("device_reads", "device_writes", "disturbed_bytes_per_s"), or_none(amount)),
 }
 ACCESS: dict[str, Check] = {
     "mode": lambda value: value in ("buffered", "direct", "device"),
-    "device": _or_none(_text),
-    "writes": _flag,
+    "device": or_none(text),
+    "writes": flag,
     "engine": lambda value: value in ENGINES,
-    "depth": _or_none(lambda value: _count(value) and value > 0),
-    "sync_frac": _share,
-    "dsync": _flag,
+    "depth": or_none(lambda value: count(value) and value > 0),
+    "sync_frac": share,
+    "dsync": flag,
 }
 ENVIRONMENT: dict[str, Check] = {
-    **dict.fromkeys(("read_ahead_bytes", "request_bytes", "cache_limit_bytes", "dirty_limit_bytes"), _or_none(_amount)),
-    **dict.fromkeys(("cpus", "memory_bytes", "memory_limit_bytes"), _or_none(_amount)),
-    **dict.fromkeys(("kernel", "filesystem", "directory", "device"), _or_none(_text)),
+    **dict.fromkeys(("read_ahead_bytes", "request_bytes", "cache_limit_bytes", "dirty_limit_bytes"), or_none(amount)),
+    **dict.fromkeys(("cpus", "memory_bytes", "memory_limit_bytes"), or_none(amount)),
+    **dict.fromkeys(("kernel", "filesystem", "directory", "device"), or_none(text)),
 }
 REFERENCE: dict[str, Check] = {
-    "region": _count,
-    "throughput_bytes_per_s": _list_of(_amount),
-    "spread": _amount,
-    "last_to_first": _number,
+    "region": count,
+    "throughput_bytes_per_s": list_of(amount),
+    "spread": amount,
+    "last_to_first": finite,
 }
 ERRORS = ("median", "p75", "p90", "max", "mean")
 SCORE: dict[str, Check] = {
-    "model": _text,
-    "reason": _text,
-    "count": _count,
-    "errors": _object_of(_amount),
-    "mean_log": _amount,
-    "by_region": _list_of(lambda part: isinstance(part, dict) and _amount(part.get("median"))),
-    "widening": _object_of(_object_of(_amount)),
+    "model": text,
+    "reason": text,
+    "count": count,
+    "errors": object_of(amount),
+    "mean_log": amount,
+    "by_region": list_of(lambda part: isinstance(part, dict) and amount(part.get("median"))),
+    "widening": object_of(object_of(amount)),
 }
 KNEE: dict[str, Check] = {
-    "converged": _flag,
-    "rounds": _count,
-    "moving": _list_of(_text),
-    "out_of_time": _flag,
-    "ranges": _object_of(_list_of(_number, 2)),
+    "converged": flag,
+    "rounds": count,
+    "moving": list_of(text),
+    "out_of_time": flag,
+    "ranges": object_of(list_of(finite, 2)),
 }
 MACHINE: dict[str, Check] = {
-    **dict.fromkeys(("cache_bytes", "span_bytes"), _positive),
-    **dict.fromkeys(("cpus", "block_bytes"), lambda value: _count(value) and value > 0),
-    **dict.fromkeys(("read_only", "stable_writes"), _flag),
-    "spent_s": _amount,
+    **dict.fromkeys(("cache_bytes", "span_bytes"), positive),
+    **dict.fromkeys(("cpus", "block_bytes"), lambda value: count(value) and value > 0),
+    **dict.fromkeys(("read_only", "stable_writes"), flag),
+    "spent_s": amount,
 }
 TABLE: dict[str, Check] = {
     "parameters": lambda value: isinstance(value, list) and all(name in PARAMETERS for name in value),
-    "extra": _object_of(_number),
+    "extra": object_of(finite),
 }
 
 
@@ -159,7 +129,7 @@ def check_shape(document: Mapping[str, Any]) -> None:
             check_point(point, f"{name}[{number}]", table)
     for number, region in enumerate(_rows(document["regions"], "regions")):
         place = f"regions[{number}]"
-        _check(region, {"low_bytes": _amount, "high_bytes": _positive}, place, required=("low_bytes", "high_bytes"))
+        _check(region, {"low_bytes": amount, "high_bytes": positive}, place, required=("low_bytes", "high_bytes"))
         if region["low_bytes"] > region["high_bytes"]:
             raise ValueError(f"{place} ends at {region['high_bytes']!r}, before it begins")
         _check_workload(region["focal"], table, f"{place}.focal")
@@ -205,9 +175,8 @@ def _check(
     for name in required:
         if name not in value:
             raise ValueError(f"{of}no {name}")
-    for name, check in checks.items():
-        if name in value and not check(value[name]):
-            raise ValueError(f"{of}{name} {value[name]!r}")
+    if wrong := failing(value, checks):
+        raise ValueError(f"{of}{wrong[0]} {value[wrong[0]]!r}")
 
 
 def _check_workload(value: Any, table: Mapping[str, Any], place: str) -> None:
@@ -215,8 +184,8 @@ def _check_workload(value: Any, table: Mapping[str, Any], place: str) -> None:
     if not isinstance(value, dict):
         raise TypeError(f"{place} is no object")
     known = table["parameters"] if table else PARAMETERS
-    checks = {name: check if name in known else _or_none(check) for name, check in WORKLOAD.items()}
-    extra = dict.fromkeys(table.get("extra", {}), _number)
+    checks = {name: check if name in known else or_none(check) for name, check in WORKLOAD.items()}
+    extra = dict.fromkeys(table.get("extra", {}), finite)
     _check(value, checks | extra, place, required=[*PARAMETERS, *extra])
 
 
@@ -225,7 +194,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
     if not isinstance(access, dict):
         raise TypeError(f"settings has access {access!r}")
     _check(access, ACCESS, "settings.access")
-    if settings.get("stop_rule", CONFIDENCE) not in RULES or not _positive(target):
+    if settings.get("stop_rule", CONFIDENCE) not in RULES or not positive(target):
         raise ValueError(f"settings stops at {settings.get('stop_rule')!r}, {target!r}")
 
 

@@ -98,8 +98,8 @@ def alterations_section(traces: Sequence[Trace]) -> Section:
     section = Section("alterations", "Alterations")
     rows = []
     for trace in traces:
-        lineage = trace.header.metadata.get("lineage")
-        if isinstance(lineage, dict) and "achieved" in lineage:
+        lineage = trace.header.metadata.get("lineage", {})
+        if "achieved" in lineage:
             rows += [[Cell(name_of_file(trace.path)), *cells] for cells in _altered_rows(lineage)]
     if rows:
         section.sentences = [
@@ -116,13 +116,17 @@ def _altered_rows(lineage: Mapping[str, Any]) -> list[list[Cell]]:
     before, wanted, achieved, off, changes, times = (
         lineage.get(name) or {} for name in ("before", "wanted", "achieved", "deviation", "changes", "times")
     )
+
+    def deviation(name: str) -> Cell:
+        return Cell("-" if off.get(name) is None else deviation_text(name, off[name]))
+
     rows = [
         [
             Cell(parameter, "bytes" if parameter in ("uniqueBytes", "sizeMean") else ""),
             Cell(format_cell(before.get(parameter))),
             Cell(format_cell(wanted.get(parameter)), changes.get(parameter, "held")),
             Cell(format_cell(achieved.get(parameter))),
-            Cell(deviation_text(parameter, off[parameter]) if parameter in off else "-"),
+            deviation(parameter),
         ]
         for parameter in PARAMETERS
     ]
@@ -132,7 +136,7 @@ def _altered_rows(lineage: Mapping[str, Any]) -> list[list[Cell]]:
             Cell("1x"),
             Cell(f"{factor['wanted']:g}x"),
             Cell(f"{factor['achieved']:.4g}x"),
-            Cell(deviation_text(name, off[name])),
+            deviation(name),
         ]
         for name, factor in times.items()
     ]
