@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.layout import Source
+from characterize.layout import Fileop, RecordKind, Source
 from tests.kernel import has_tracepoint
 from tests.told import PROGRAMS, compare, record, run_recorder
 
@@ -87,6 +87,24 @@ def test_a_request_does_not_end_by_an_event_from_before_it(tmp_path):
     syncs = trace.fileops[trace.fileops["source"] == Source.AIO]
     assert len(syncs) == int(done.stdout)
     assert (syncs["duration_ns"] >= 0).all()
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to be at the same event")
+def test_a_request_is_not_taken_for_the_next_one_with_its_struct_iocb(tmp_path):
+    """Which one thread submits while the record of the first is made on the CPU of another, who looks at the ring."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        options = ("--layer", "vfs")
+        done = run_recorder(tmp_path / "t", PROGRAMS / "aio_handed_on", file.name, options=options)
+    trace = characterize.open(tmp_path / "t")
+    lost = trace.header.lost.get(RecordKind.FILEOP, 0)
+    assert done.returncode == (3 if lost else 0), done.stderr
+    thread, requests = map(int, done.stdout.split())
+    syncs = trace.fileops[trace.fileops["op"] == Fileop.FSYNC]
+    assert len(syncs) + lost == requests
+    assert syncs["id"].is_unique
+    assert set(zip(syncs["source"], syncs["thread"], strict=True)) == {(Source.AIO, thread)}
+    assert (syncs["start_ns"] >= trace.header.start_monotonic_ns).all()
+    assert (syncs["start_ns"] + syncs["duration_ns"] <= trace.header.end_monotonic_ns).all()
 
 
 def test_what_no_ring_is_too_small_for_asks_for_no_larger_one(tmp_path):
