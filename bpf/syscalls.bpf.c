@@ -151,8 +151,10 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		state->descriptor_flags = 0;
 		if (call == CALL_MMAP) /* no operation: what it reads ahead of all faults is that of faults */
 			return 0;
-		if (call == CALL_EXEC)
+		if (call == CALL_EXEC) {
 			exec_begins(task, state);
+			async_process_looks();
+		}
 	}
 	state->id = next_operation_id(state);
 	note_call_start(task, state, bpf_ktime_get_ns());

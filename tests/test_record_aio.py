@@ -77,6 +77,14 @@ def test_requests_that_another_context_had_before(tmp_path):
     assert (ends[:-13] <= syncs["start_ns"].to_numpy()[13:]).all()
 
 
+def test_requests_of_a_process_that_becomes_another_program(tmp_path):
+    """Their ends stand in a ring that the kernel takes away then."""
+    run = record(tmp_path / "aio", "aio", "replaced")
+    told = [row for row in run.told_file_operations() if row.source == Source.AIO]
+    assert len(told) == 13
+    compare(told, [row for row in run.file_operations() if row.source == Source.AIO])
+
+
 @pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to look at the same time")
 def test_a_request_does_not_end_by_an_event_from_before_it(tmp_path):
     """One thread is through with a ring, and uses a struct iocb again whose last event another has yet to look at."""
