@@ -221,7 +221,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	else if (call <= CALL_DATA_LAST)
 		data_call_ends(regs, task, state, result);
 	else if (is_between_files(call))
-		two_files_call_ends(task, state, result);
+		two_files_call_ends(regs, task, state, result);
 	else if (state->id || call == CALL_MMAP)
 		other_call_ends(regs, task, state, result);
 	if (state->request)
