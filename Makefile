@@ -290,7 +290,7 @@ build/tests/known_names: bpf/names.c bpf/names.h
 build/tests/quantities: bpf/quantity.c bpf/quantity.h
 build/tests/ring_plans: bpf/ring_plan.c bpf/ring_plan.h bpf/ring_event.h
 build/tests/shared_offsets: bpf/shared_offset.c bpf/shared_offset.h
-RECORDING_PROGRAMS := $(patsubst %,build/tests/%,late_records short_tracing trace_limits waiting_files)
+RECORDING_PROGRAMS := $(patsubst %,build/tests/%,late_records short_tracing trace_limits unnoted_offsets waiting_files)
 $(RECORDING_PROGRAMS): $(filter-out build/bpf/record.o,$(RECORD_OBJECTS))
 $(RECORDING_PROGRAMS): PROGRAM_LIBRARIES := $(BPF_LIBRARIES) -luring
 

@@ -24,10 +24,14 @@ static __always_inline void note_account(struct account *account, struct task_st
 __u32 adoption_rounds __weak = 0;
 __u64 adoptions __weak = 0;
 
-/* A task that is traced already stays as it is. */
+/*
+ * A task that is traced already stays as it is. The kernel's threads, which are in the first of all groups, make no calls: what
+ * they read and write is for others.
+ */
 static __always_inline void adopt_task(struct task_struct *task)
 {
-	if ((__u32)BPF_CORE_READ(task, tgid) == recorder_process || bpf_task_storage_get(&tasks, task, NULL, 0))
+	if (task->flags & TASK_KERNEL_THREAD || (__u32)BPF_CORE_READ(task, tgid) == recorder_process ||
+	    bpf_task_storage_get(&tasks, task, NULL, 0))
 		return;
 	struct task_state *state = make_task_state(task);
 	if (!state) {

@@ -26,6 +26,7 @@ enum {
 	COMMAND_PWRITEV = 8,
 	REQUESTS_PER_CALL_MAX = 1 << 16, /* default of fs.aio-max-nr, which is for the whole machine */
 	REQUESTS_SEARCHED_MAX = 1 << 8,
+	ENDING_LOOKS_MAX = 1 << 15, /* some 100 us; it takes one, unless a hypervisor takes the other CPU away */
 };
 
 /* struct iocb, of the user interface. */
@@ -72,7 +73,7 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u6
 	if (operation && context && (operation->context != context || operation->start_ns > end_ns))
 		return 0;
 	/* Several threads can look at the same event: it ends for the first. */
-	if (!operation || __sync_val_compare_and_swap(&operation->phase, ASYNC_LIVE, ASYNC_ENDED) != ASYNC_LIVE)
+	if (!operation || __sync_val_compare_and_swap(&operation->phase, ASYNC_LIVE, ASYNC_ENDING) != ASYNC_LIVE)
 		return 0;
 	aio_await(operation, &key, 0);
 	if (operation->noted_ns)
@@ -85,6 +86,7 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u6
 	} else {
 		async_send_fileop(operation, result, end_ns);
 	}
+	operation->phase = ASYNC_ENDED;
 	return 0;
 }
 
@@ -185,6 +187,22 @@ static __always_inline bool is_to_look_elsewhere(const struct async_operation *o
 	return true;
 }
 
+static long is_through(__u32 look, struct async_operation **operation)
+{
+	return (*operation)->phase != ASYNC_ENDING;
+}
+
+/*
+ * Waits while another CPU makes the record of the request before with this struct iocb: a thread of the program has read its
+ * event in the ring just as that CPU has. false if it takes too long. Not inline, for the stack of 6.1.
+ */
+static __noinline bool can_be_reused(struct async_operation *operation)
+{
+	if (operation->phase == ASYNC_ENDING)
+		bpf_loop(ENDING_LOOKS_MAX, is_through, &operation, 0);
+	return operation->phase != ASYNC_ENDING;
+}
+
 static long take_request(__u32 index, void *context)
 {
 	struct submission *submission = context;
@@ -209,7 +227,9 @@ static long take_request(__u32 index, void *context)
 		key.request = address;
 		count_loss(entry->kind, submission->now_ns);
 	}
-	struct async_operation *operation = async_enter(&key, entry, submission->now_ns);
+	struct async_operation *operation = NULL;
+	if (!entry || can_be_reused(entry))
+		operation = async_enter(&key, entry, submission->now_ns);
 	bool live = false;
 	if (!operation)
 		count_loss(RECORD_IO, submission->now_ns);

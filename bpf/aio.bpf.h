@@ -32,8 +32,8 @@ int aio_look(__u64 context);
 int aio_context_begins(__u64 address);
 int aio_context_ends(__u64 context);
 /*
- * Looks at the rings of all contexts of the process that runs. At the entry of exit_group, where its memory can still be read,
- * needed before 6.16.
+ * Looks at the rings of all contexts of the process that runs. At the entry of execve, and of exit_group (needed before 6.16),
+ * where its memory can still be read.
  */
 int async_process_looks(void);
 /* sched_process_exit of the last thread of a process. */

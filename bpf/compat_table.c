@@ -25,7 +25,7 @@ static const uint16_t numbers[] = {
 	__NR_fadvise64,	 __NR_fadvise64_64,    __NR_readahead,	 __NR_unlink,
 	__NR_unlinkat,	 __NR_rename,	       __NR_renameat,	 __NR_renameat2,
 	__NR_mkdir,	 __NR_mkdirat,	       __NR_rmdir,	 __NR_link,
-	__NR_linkat,	 __NR_symlink,	       __NR_symlinkat,
+	__NR_linkat,	 __NR_symlink,	       __NR_symlinkat,	 __NR_open_by_handle_at,
 };
 
 void compat_table_fill(uint8_t *call_of_syscall)

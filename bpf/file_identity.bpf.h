@@ -389,6 +389,19 @@ static __always_inline __u32 find_inode(const struct inode *inode)
 	return id < FILE_BEYOND ? id : 0;
 }
 
+/*
+ * Enters a second inode of a file that has an id: the one below an overlay's. Whether it is new. That there is no room for
+ * it is counted here, as nothing else tells of its pages then. Up to 6.3 the upper half of what the kernel returns means
+ * nothing.
+ */
+static __always_inline bool enter_second_inode(const struct file_key *key, const __u32 *id)
+{
+	int error = bpf_map_update_elem(&file_ids, key, id, BPF_NOEXIST);
+	if (error && error != ENTRY_EXISTS)
+		count_beyond(RECORD_FILE, bpf_ktime_get_ns());
+	return !error;
+}
+
 /* Whether files are left out: an operation of which no file is known, such as an open that failed, is then left out, too. */
 static __always_inline bool has_file_filter(void)
 {

@@ -53,7 +53,7 @@ static __always_inline bool find_opened(struct io_kiocb *request, struct async_o
 	forget_namesake(file);
 	if (!set_file(operation, file, result))
 		return false;
-	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
+	if (was_created(file))
 		operation->flags |= IO_CREATED;
 	return true;
 }

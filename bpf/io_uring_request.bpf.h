@@ -284,7 +284,7 @@ static __always_inline bool describe_open(struct io_kiocb *request, struct async
 	__u64 flags = BPF_CORE_READ(open, how.flags);
 	operation->descriptor_flags = flags;
 	operation->flags |= flags & OPEN_TRUNCATE ? IO_TRUNCATED : 0;
-	operation->length = flags & OPEN_CREATE ? BPF_CORE_READ(open, how.mode) : 0;
+	operation->length = flags & (OPEN_CREATE | OPEN_TMPFILE) ? BPF_CORE_READ(open, how.mode) : 0;
 	operation->argument = BPF_CORE_READ(open, file_slot) ? DESCRIPTOR_NONE : 0;
 	return true;
 }

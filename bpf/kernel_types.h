@@ -56,6 +56,7 @@ enum {
 	TASK_EXITING = 0x4, /* PF_EXITING (include/linux/sched.h) */
 	TASK_IO_WORKER = 0x10, /* PF_IO_WORKER: runs what io_uring must not block for */
 	TASK_KERNEL_THREAD = 0x200000, /* PF_KTHREAD */
+	ENTRY_EXISTS = -17, /* EEXIST of bpf_map_update_elem */
 	MAPPING_LOCKED = -16, /* EBUSY of bpf_find_vma: it waits for no lock, and another thread changes the mappings */
 };
 

@@ -19,7 +19,7 @@ static long enter_mapped_inode(struct task_struct *task, struct vm_area_struct *
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	__u16 mode = mode_of(inode);
 	if (mode == MODE_REGULAR && make_key(inode, mode, &key))
-		bpf_map_update_elem(&file_ids, &key, id, BPF_NOEXIST);
+		enter_second_inode(&key, id);
 	return 0;
 }
 

@@ -55,12 +55,12 @@ static __always_inline __u32 enter_inode_below(const struct task_state *state, c
 	struct inode *overlay = (struct inode *)state->inode_pointer;
 	__u16 mode = inode->i_mode & MODE_TYPE_MASK;
 	struct file_key key = {};
-	if (!state->id || !state->file || mode != MODE_REGULAR ||
+	if (!state->id || !state->file || state->file == FILE_BEYOND || mode != MODE_REGULAR ||
 	    BPF_CORE_READ(overlay, i_sb, s_magic) != OVERLAY_MAGIC || read_field(overlay, i_size) != inode->i_size ||
 	    !make_key(inode, mode, &key))
 		return 0;
 	__u32 file = state->file;
-	return bpf_map_update_elem(&file_ids, &key, &file, BPF_NOEXIST) ? 0 : file;
+	return enter_second_inode(&key, &file) ? file : 0;
 }
 
 static __always_inline __u32 file_of_inode(const struct task_state *state, const struct inode *inode)

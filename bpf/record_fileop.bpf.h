@@ -110,8 +110,11 @@ static __always_inline void send_open(struct task_struct *task, struct task_stat
 	__u32 flags = 0;
 	if (result >= 0) {
 		struct file *file = file_of_descriptor(task, result);
-		if (!file)
+		if (!file) {
+			/* Another thread has closed it already: nobody knows which file it was. */
+			count_loss(RECORD_FILEOP, now_ns);
 			return;
+		}
 		forget_namesake(file);
 		/* Directories are opened to be synced (SQLite does so after each unlink) and to be listed. */
 		state->file = identify_file(file, IDENTIFY_DIRECTORIES | IDENTIFY_OPENED, state->start_ns);

@@ -298,9 +298,33 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 	note_call_end(state, id, now_ns);
 }
 
-static __always_inline void two_files_call_ends(struct task_struct *task, struct task_state *state, __s64 done)
+/* Where a side began whose offset the caller keeps, which the kernel has moved. noted: the same, as read at the entry. */
+static __always_inline __s64 position_at_entry(__u64 address, __s64 noted, __s64 done)
+{
+	__s64 moved;
+	if (!address || done <= 0 || bpf_probe_read_user(&moved, sizeof(moved), (const void *)address))
+		return noted;
+	return moved - done;
+}
+
+/*
+ * At the entry the offsets may be on a page that is not there yet. Not inline, as the stack of sys_exit is used up on Linux
+ * 6.1.
+ */
+static __noinline int find_positions(struct pt_regs *regs, struct task_state *state, __s64 done)
+{
+	struct two_files files;
+	two_files_of(regs, state->call, &files);
+	state->position = position_at_entry(files.source_position, state->position, done);
+	state->target_position = position_at_entry(files.target_position, state->target_position, done);
+	return 0;
+}
+
+static __always_inline void two_files_call_ends(struct pt_regs *regs, struct task_struct *task,
+						struct task_state *state, __s64 done)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
+	find_positions(regs, state, done);
 	if (state->id) {
 		operation_ends(IO_READ, SOURCE_SPLICE, done);
 		send_one_side(task, state, IO_READ, done, now_ns);

@@ -228,7 +228,7 @@ static int finish(struct session *session, bool goes_on, const char *json)
 		/* What has ended this is not to end the waiting for the command, too. */
 		forget_signals(session);
 		fprintf(stderr,
-			"flextrace record: warning: the offsets of %zu calls that share a file position are the lowest possible ones: it would have taken too long to work them out\n",
+			"flextrace record: warning: the offsets of %zu calls that share a file position are the lowest possible ones: it would have taken too long, or too much memory, to work them out\n",
 			writer->given_up);
 	}
 	return error;

@@ -157,6 +157,6 @@ int shared_offset_resolve(int descriptor, uint64_t record_count, const uint64_t 
 			visits_max = 0;
 		resolve(&window, inferred[i], visits_max);
 	}
-	*given_up = window.given_up;
+	*given_up += window.given_up;
 	return window.error;
 }

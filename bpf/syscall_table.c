@@ -33,6 +33,7 @@ static const struct {
 	{SYS_fadvise64, CALL_FADVISE},
 	{SYS_openat, CALL_OPENAT},
 	{SYS_openat2, CALL_OPENAT2},
+	{SYS_open_by_handle_at, CALL_OPENAT}, /* has its flags at the same place, and makes no file */
 	{SYS_unlinkat, CALL_UNLINKAT},
 	{SYS_renameat2, CALL_RENAMEAT2},
 	{SYS_readahead, CALL_READAHEAD},

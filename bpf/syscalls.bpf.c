@@ -151,8 +151,10 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		state->descriptor_flags = 0;
 		if (call == CALL_MMAP) /* no operation: what it reads ahead of all faults is that of faults */
 			return 0;
-		if (call == CALL_EXEC)
+		if (call == CALL_EXEC) {
 			exec_begins(task, state);
+			async_process_looks();
+		}
 	}
 	state->id = next_operation_id(state);
 	note_call_start(task, state, bpf_ktime_get_ns());
@@ -219,7 +221,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	else if (call <= CALL_DATA_LAST)
 		data_call_ends(regs, task, state, result);
 	else if (is_between_files(call))
-		two_files_call_ends(task, state, result);
+		two_files_call_ends(regs, task, state, result);
 	else if (state->id || call == CALL_MMAP)
 		other_call_ends(regs, task, state, result);
 	if (state->request)

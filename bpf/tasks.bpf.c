@@ -20,7 +20,8 @@ __u32 target_process = 0;
 
 /*
  * At the end of a thread, or of its tracing: adds what the kernel charged it since tracing of it began. Whichever is first
- * counts: a thread may end while tracing does, and one that has ended is there until its parent has heard of it.
+ * counts: a thread may end while tracing does, and one that has ended is there until its parent has heard of it. Atomic, as
+ * the walk over all threads can be preempted, and one end meanwhile on the same CPU.
  */
 static __always_inline void settle_account(struct task_state *state, struct task_struct *task)
 {
@@ -29,12 +30,12 @@ static __always_inline void settle_account(struct task_state *state, struct task
 	if (!sum || __sync_val_compare_and_swap(&state->settled, 0, 1))
 		return;
 	note_account(&now, task);
-	sum->rchar += now.rchar - state->before.rchar;
-	sum->wchar += now.wchar - state->before.wchar;
-	sum->syscr += now.syscr - state->before.syscr;
-	sum->syscw += now.syscw - state->before.syscw;
-	sum->read_bytes += now.read_bytes - state->before.read_bytes;
-	sum->write_bytes += now.write_bytes - state->before.write_bytes;
+	__sync_fetch_and_add(&sum->rchar, now.rchar - state->before.rchar);
+	__sync_fetch_and_add(&sum->wchar, now.wchar - state->before.wchar);
+	__sync_fetch_and_add(&sum->syscr, now.syscr - state->before.syscr);
+	__sync_fetch_and_add(&sum->syscw, now.syscw - state->before.syscw);
+	__sync_fetch_and_add(&sum->read_bytes, now.read_bytes - state->before.read_bytes);
+	__sync_fetch_and_add(&sum->write_bytes, now.write_bytes - state->before.write_bytes);
 	if (state->announced == ANNOUNCE_FAILED)
 		count_full_ring(RECORD_TASK, bpf_ktime_get_ns());
 }

@@ -251,8 +251,10 @@ static void append(struct writer *writer, const void *record)
 	struct io_record *io = (struct io_record *)(writer->buffer + writer->buffered_bytes);
 	memcpy(io, record, TRACE_RECORD_BYTES);
 	/* Nobody is going to make an offset of the width of its interval, which stands there: readers would count it. */
-	if (io->kind == RECORD_IO && io->flags & IO_OFFSET_INFERRED && !note_inferred(writer))
+	if (io->kind == RECORD_IO && io->flags & IO_OFFSET_INFERRED && !note_inferred(writer)) {
 		io->missed_bytes = TRACE_NOT_MEASURED_U32;
+		writer->given_up++;
+	}
 	writer->buffered_bytes += TRACE_RECORD_BYTES;
 	writer->header.record_count++;
 	writer->header.count[io->kind]++;

@@ -29,7 +29,7 @@ struct writer {
 	uint64_t *inferred;
 	size_t inferred_count;
 	size_t inferred_room;
-	size_t given_up; /* of them, as they took too long */
+	size_t given_up; /* offsets that stay as they are: they are too many, or took too long */
 	int stop; /* descriptor; what can be read there gives up all that are left */
 };
 

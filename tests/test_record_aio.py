@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.layout import Source
+from characterize.layout import Fileop, RecordKind, Source
 from tests.kernel import has_tracepoint
 from tests.told import PROGRAMS, compare, record, run_recorder
 
@@ -77,6 +77,14 @@ def test_requests_that_another_context_had_before(tmp_path):
     assert (ends[:-13] <= syncs["start_ns"].to_numpy()[13:]).all()
 
 
+def test_requests_of_a_process_that_becomes_another_program(tmp_path):
+    """Their ends stand in a ring that the kernel takes away then."""
+    run = record(tmp_path / "aio", "aio", "replaced")
+    told = [row for row in run.told_file_operations() if row.source == Source.AIO]
+    assert len(told) == 13
+    compare(told, [row for row in run.file_operations() if row.source == Source.AIO])
+
+
 @pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to look at the same time")
 def test_a_request_does_not_end_by_an_event_from_before_it(tmp_path):
     """One thread is through with a ring, and uses a struct iocb again whose last event another has yet to look at."""
@@ -87,6 +95,24 @@ def test_a_request_does_not_end_by_an_event_from_before_it(tmp_path):
     syncs = trace.fileops[trace.fileops["source"] == Source.AIO]
     assert len(syncs) == int(done.stdout)
     assert (syncs["duration_ns"] >= 0).all()
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to be at the same event")
+def test_a_request_is_not_taken_for_the_next_one_with_its_struct_iocb(tmp_path):
+    """Which one thread submits while the record of the first is made on the CPU of another, who looks at the ring."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        options = ("--layer", "vfs")
+        done = run_recorder(tmp_path / "t", PROGRAMS / "aio_handed_on", file.name, options=options)
+    trace = characterize.open(tmp_path / "t")
+    lost = trace.header.lost.get(RecordKind.FILEOP, 0)
+    assert done.returncode == (3 if lost else 0), done.stderr
+    thread, requests = map(int, done.stdout.split())
+    syncs = trace.fileops[trace.fileops["op"] == Fileop.FSYNC]
+    assert len(syncs) + lost == requests
+    assert syncs["id"].is_unique
+    assert set(zip(syncs["source"], syncs["thread"], strict=True)) == {(Source.AIO, thread)}
+    assert (syncs["start_ns"] >= trace.header.start_monotonic_ns).all()
+    assert (syncs["start_ns"] + syncs["duration_ns"] <= trace.header.end_monotonic_ns).all()
 
 
 def test_what_no_ring_is_too_small_for_asks_for_no_larger_one(tmp_path):

@@ -381,3 +381,20 @@ def test_requests_of_a_worker_that_are_left_out_are_no_stores_to_a_mapping(tmp_p
     assert trace.header.metadata["skips"]["filtered"] >= (1 << 20) // (6 << 10)
     number = trace.files.loc[trace.files["path"] == str(file), "file"].iloc[0]
     assert not (trace.io.loc[trace.io["file"] == number, "op"] == IoOp.WRITE).any()
+
+
+def test_threads_of_the_kernel_are_no_tasks_of_the_group_of_all(tmp_path, group):
+    """What a loop device writes to its file is no store of its thread to a mapping."""
+    pipe = {"stderr": subprocess.PIPE, "text": True}
+    command = [RECORDER, "-o", tmp_path / "t", "--in-cgroup", group.parent, "--path", tmp_path, "--layer", "vfs"]
+    with loop_file_system("ext4", tmp_path) as system, subprocess.Popen(command, **pipe) as recorder:
+        wait_for_recording(recorder.stderr)
+        with (tmp_path / "ext4.image").open("rb"), (system.place / "file").open("wb", 0) as file:
+            file.write(bytes(1 << 20))
+            os.fsync(file.fileno())
+        recorder.terminate()
+        recorder.communicate(timeout=120)
+    trace = open_closed(tmp_path / "t")
+    written = trace.io.loc[trace.io["op"] == IoOp.WRITE, "file"].map(trace.paths)
+    assert f"{tmp_path}/ext4.image" in trace.paths.values()
+    assert set(written) == {f"{system.place}/file"}

@@ -3,13 +3,13 @@
  * Asynchronous I/O by io_submit, raw, in prime numbers: every command, buffered and direct, several contexts and threads,
  * reaped by io_getevents and in the ring. Tells what it did as told.h says.
  *
- *	aio DIRECTORY [reaped|left|renewed|idle|unmapped|wide|moved|twice]
+ *	aio DIRECTORY [reaped|left|renewed|idle|unmapped|wide|moved|twice|replaced]
  *
  * reaped: without the requests that are in flight when their process ends; left: those alone. renewed: contexts one after the
  * other at the same address; idle: the same behind processes that leave contexts in which nothing was submitted; unmapped:
  * requests on a page that is not there when they are submitted; wide: a context for as many requests as the kernel's default
- * allows; moved: requests with a struct iocb that another context had before; twice: two requests at once with the same
- * struct iocb, which are told as one.
+ * allows; moved: requests with a struct iocb that another context had before; twice: two requests at once with the same struct
+ * iocb, which are told as one; replaced: requests of a process that becomes another program.
  */
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -290,6 +290,12 @@ static void do_in_flight_at_exit(void)
 		errx(1, "the process that does not reap failed");
 }
 
+static void do_left(void)
+{
+	make_file("direct", DIRECT_BLOCKS * BLOCK_BYTES);
+	do_in_flight_at_exit();
+}
+
 static void read_a_few(aio_context_t context, int file)
 {
 	for (int i = 0; i < 5; i++)
@@ -347,23 +353,36 @@ static void do_wide(void)
 	close_file("buffered", file);
 }
 
+/* Not done while they are being submitted, and taken without a call. */
+static void sync_often(aio_context_t context, const char *name, int file)
+{
+	expect("pwrite", pwrite(file, buffer, QUEUE_MAX * BLOCK_BYTES, 0), QUEUE_MAX * BLOCK_BYTES);
+	for (int i = 0; i < BATCH; i++)
+		prepare(i, "fsync", name, file, IOCB_CMD_FSYNC, 0, 0, 0)->block.aio_buf = 0;
+	expect("io_submit", submit(context, 0, BATCH), BATCH);
+	reap_in_ring(context, BATCH);
+}
+
 /* Syncs of two contexts in turn: what the one has ended is taken from its ring, and submitted to the other. */
 static void do_moved(void)
 {
 	aio_context_t contexts[] = {context_init(QUEUE_MAX), context_init(QUEUE_MAX)};
 	make_file("moved", QUEUE_MAX * BLOCK_BYTES);
 	int file = open_file("moved", O_RDWR);
-	for (int round = 0; round < 7; round++) {
-		/* Not done while it is being submitted. */
-		expect("pwrite", pwrite(file, buffer, QUEUE_MAX * BLOCK_BYTES, 0), QUEUE_MAX * BLOCK_BYTES);
-		for (int i = 0; i < BATCH; i++)
-			prepare(i, "fsync", "moved", file, IOCB_CMD_FSYNC, 0, 0, 0)->block.aio_buf = 0;
-		expect("io_submit", submit(contexts[round % 2], 0, BATCH), BATCH);
-		reap_in_ring(contexts[round % 2], BATCH);
-	}
+	for (int round = 0; round < 7; round++)
+		sync_often(contexts[round % 2], "moved", file);
 	context_deinit(contexts[0]);
 	context_deinit(contexts[1]);
 	close_file("moved", file);
+}
+
+static void do_replaced(void)
+{
+	make_file("synced", QUEUE_MAX * BLOCK_BYTES);
+	sync_often(context_init(QUEUE_MAX), "synced", open_file("synced", O_RDWR));
+	fflush(stdout);
+	execlp("true", "true", NULL);
+	err(1, "true");
 }
 
 static void do_twice(void)
@@ -441,31 +460,26 @@ static void do_unmapped(void)
 /* Only one part of what this program can do; false if there is none of that name. */
 static bool do_alone(const char *part)
 {
-	if (!strcmp(part, "left")) {
-		make_file("direct", DIRECT_BLOCKS * BLOCK_BYTES);
-		do_in_flight_at_exit();
-	} else if (!strcmp(part, "renewed")) {
-		do_renewed();
-	} else if (!strcmp(part, "idle")) {
-		do_idle();
-	} else if (!strcmp(part, "unmapped")) {
-		do_unmapped();
-	} else if (!strcmp(part, "wide")) {
-		do_wide();
-	} else if (!strcmp(part, "moved")) {
-		do_moved();
-	} else if (!strcmp(part, "twice")) {
-		do_twice();
-	} else {
-		return false;
+	static const struct {
+		const char *name;
+		void (*act)(void);
+	} parts[] = {
+		{"left", do_left}, {"renewed", do_renewed}, {"idle", do_idle},	 {"unmapped", do_unmapped},
+		{"wide", do_wide}, {"moved", do_moved},	    {"twice", do_twice}, {"replaced", do_replaced},
+	};
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		if (strcmp(part, parts[i].name))
+			continue;
+		parts[i].act();
+		return true;
 	}
-	return true;
+	return false;
 }
 
 int main(int argc, char **argv)
 {
 	if (argc != 2 && argc != 3)
-		errx(2, "usage: aio DIRECTORY [reaped|left|renewed|idle|unmapped|wide|moved|twice]");
+		errx(2, "usage: aio DIRECTORY [reaped|left|renewed|idle|unmapped|wide|moved|twice|replaced]");
 	told_init(argv[1]);
 	if (posix_memalign((void **)&buffer, BLOCK_BYTES, QUEUE_MAX * BLOCK_BYTES))
 		errx(1, "no memory");

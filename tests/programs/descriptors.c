@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Files that a program gets at in other ways than by opening them by name: inherited, passed over a socket, opened before
- * anybody watched, duplicated, opened again through /proc, without a name, with several names. Tells what it did as
- * told.h says.
+ * anybody watched, duplicated, opened again through /proc, without a name, with several names, by a handle. Tells what it
+ * did as told.h says.
  *
  *	descriptors DIRECTORY              everything but the next
  *	descriptors DIRECTORY early        opens files in two processes, says so, waits for a line, then reads them
@@ -175,6 +175,25 @@ static void do_without_names(void)
 	close_file("linked", file);
 }
 
+/* As file servers do it, without a name; not every file system can. */
+static void do_by_handle(void)
+{
+	union {
+		struct file_handle handle;
+		char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+	} linked = {.handle.handle_bytes = MAX_HANDLE_SZ};
+	int mount, directory = open_file(".", O_RDONLY | O_DIRECTORY);
+	if (!name_to_handle_at(directory, "linked", &linked.handle, &mount, 0)) {
+		int file = open_by_handle_at(directory, &linked.handle, O_RDWR);
+		if (file < 0)
+			err(1, "open_by_handle_at");
+		did_file("open", "linked", file, 0, 0, 0);
+		read_on("linked", file, 0, OPERATIONS);
+		close_file("linked", file);
+	}
+	close_file(".", directory);
+}
+
 /* Both processes have read a part before anybody watches; the second shares the position of the first. */
 static void do_early(void)
 {
@@ -225,6 +244,7 @@ int main(int argc, char **argv)
 		do_passed();
 		do_duplicated();
 		do_without_names();
+		do_by_handle();
 	}
 	return 0;
 }

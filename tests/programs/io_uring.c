@@ -249,12 +249,9 @@ static void do_silent(struct io_uring *ring)
 		    i ? IO_LINKED : 0);
 	add(ring, "read", "silent", file, 79, 0, 0, IO_LINKED);
 	expect("io_uring_submit", io_uring_submit(ring), 6);
-	struct io_uring_cqe *event;
-	if (io_uring_wait_cqe(ring, &event))
-		errx(1, "io_uring_wait_cqe");
+	int result = take_result(ring);
 	for (int i = 0; i < 6; i++)
-		tell_request(&requests[i], i < 5 ? 83 : event->res);
-	io_uring_cqe_seen(ring, event);
+		tell_request(&requests[i], i < 5 ? 83 : result);
 	request_count = 0;
 	close_file("silent", file);
 }
@@ -276,24 +273,40 @@ static void do_silent_alone(struct io_uring *ring)
 	}
 }
 
+/* Makes a file by one request, of which is told what it will be named. Returns the descriptor. */
+static int create(struct io_uring *ring, int directory, const char *path, int open_flags)
+{
+	struct io_uring_sqe *entry = next(ring, "open", path, 0, 0600, IO_CREATED);
+	io_uring_prep_openat(entry, directory, path, O_RDWR | open_flags, 0600);
+	tag(entry, 0);
+	expect("io_uring_submit", io_uring_submit(ring), 1);
+	requests[0].offset = take_result(ring);
+	request_count = 0;
+	return requests[0].offset;
+}
+
+static void do_unnamed(struct io_uring *ring)
+{
+	char name[32];
+	struct statx status; /* asks for no times, which the first write would have among its flags */
+	int file = create(ring, AT_FDCWD, told_directory, O_TMPFILE);
+	expect("statx", statx(file, "", AT_EMPTY_PATH, STATX_INO, &status), 0);
+	snprintf(name, sizeof(name), "#%llu", (unsigned long long)status.stx_ino);
+	requests[0].name = name;
+	tell_request(&requests[0], 0);
+	add(ring, "write", name, file, 1009, 0, 0, 0);
+	run(ring);
+	close_file(name, file);
+}
+
 static void do_file_operations(struct io_uring *ring)
 {
 	char path[PATH_ROOM], other[PATH_ROOM];
 	int directory = open_file(".", O_RDONLY | O_DIRECTORY);
-	struct io_uring_sqe *entry = next(ring, "open", "opened", 0, 0600, IO_CREATED);
-	io_uring_prep_openat(entry, directory, "opened", O_RDWR | O_CREAT, 0600);
-	tag(entry, 0);
-	expect("io_uring_submit", io_uring_submit(ring), 1);
-	struct io_uring_cqe *event;
-	if (io_uring_wait_cqe(ring, &event))
-		errx(1, "io_uring_wait_cqe");
-	int file = event->res;
-	io_uring_cqe_seen(ring, event);
-	requests[0].offset = file;
+	int file = create(ring, directory, "opened", O_CREAT);
 	tell_request(&requests[0], 0);
-	request_count = 0;
 
-	entry = next(ring, "fallocate", "opened", 101, 10007, 0);
+	struct io_uring_sqe *entry = next(ring, "fallocate", "opened", 101, 10007, 0);
 	io_uring_prep_fallocate(entry, file, 0, 101, 10007);
 	tag(entry, IOSQE_IO_LINK);
 	add(ring, "write", "opened", file, 1009, 0, IOSQE_IO_LINK, IO_LINKED);
@@ -335,17 +348,13 @@ static void do_without_files(struct io_uring *ring)
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
 		err(1, "socketpair");
 	for (int i = 0; i < 5; i++) {
-		struct io_uring_cqe *event;
 		struct io_uring_sqe *entry = io_uring_get_sqe(ring);
 		if (i % 2)
 			io_uring_prep_read(entry, sockets[1], buffer, 11, 0);
 		else
 			io_uring_prep_write(entry, sockets[0], buffer, 11, 0);
 		expect("io_uring_submit", io_uring_submit(ring), 1);
-		if (io_uring_wait_cqe(ring, &event))
-			errx(1, "io_uring_wait_cqe");
-		expect("socket", event->res, 11);
-		io_uring_cqe_seen(ring, event);
+		expect("socket", take_result(ring), 11);
 	}
 	close(sockets[0]);
 	close(sockets[1]);
@@ -451,12 +460,8 @@ static void do_left(void)
 		errx(1, "the process that leaves reads failed");
 	while (count_overflown(&ring) < BATCH)
 		usleep(1000);
-	for (int i = 0; i < 2 * ENTRIES + BATCH; i++) {
-		struct io_uring_cqe *event;
-		if (io_uring_wait_cqe(&ring, &event))
-			errx(1, "io_uring_wait_cqe");
-		io_uring_cqe_seen(&ring, event);
-	}
+	for (int i = 0; i < 2 * ENTRIES + BATCH; i++)
+		take_result(&ring);
 	io_uring_queue_exit(&ring);
 }
 
@@ -484,6 +489,7 @@ int main(int argc, char **argv)
 	do_cold(&ring);
 	do_silent(&ring);
 	do_silent_alone(&ring);
+	do_unnamed(&ring);
 	do_file_operations(&ring);
 	do_without_files(&ring);
 	do_polled_queue();

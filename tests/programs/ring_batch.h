@@ -80,6 +80,17 @@ static void tell_request(const struct request *request, int64_t result)
 							      : request->missed);
 }
 
+/* The result of one request, which is not told here. */
+static inline int take_result(struct io_uring *ring)
+{
+	struct io_uring_cqe *event;
+	if (io_uring_wait_cqe(ring, &event))
+		errx(1, "io_uring_wait_cqe");
+	int result = event->res;
+	io_uring_cqe_seen(ring, event);
+	return result;
+}
+
 /* Tells of every request of the batch at its end. */
 static void take(struct io_uring *ring)
 {

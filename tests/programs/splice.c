@@ -5,6 +5,7 @@
  *
  *	splice DIRECTORY
  */
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -16,6 +17,7 @@ enum {
 	LARGE_BYTES = 300007,
 	PIECE_BYTES = 1009,
 	OPERATIONS = 7,
+	PAGE_BYTES = 4096,
 };
 
 static int pipe_ends[2];
@@ -136,6 +138,27 @@ static void do_copy_file_range(int in)
 	close_file("copied", out);
 }
 
+/* Offsets on a page that is in memory but not mapped when the call begins. */
+static void do_unmapped_offsets(int in)
+{
+	make_file("offsets", PAGE_BYTES);
+	int file = open_file("offsets", O_RDWR), out = open_file("placed", O_RDWR | O_CREAT | O_EXCL);
+	off64_t *offsets = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (offsets == MAP_FAILED)
+		err(1, "mmap");
+	for (int64_t i = 1; i <= OPERATIONS; i++) {
+		offsets[0] = i * 8009;
+		offsets[1] = i * 9001;
+		if (madvise(offsets, PAGE_BYTES, MADV_DONTNEED))
+			err(1, "madvise");
+		moved("source", i * 8009, true, "placed", i * 9001, true, PIECE_BYTES,
+		      copy_file_range(in, &offsets[0], out, &offsets[1], PIECE_BYTES, 0));
+	}
+	munmap(offsets, PAGE_BYTES);
+	close_file("placed", out);
+	close_file("offsets", file);
+}
+
 /* Moves data between pipes and memory only. */
 static void do_without_files(void)
 {
@@ -166,6 +189,7 @@ int main(int argc, char **argv)
 	do_sendfile(in);
 	do_splice(in);
 	do_copy_file_range(in);
+	do_unmapped_offsets(in);
 	do_without_files();
 	expect("sendfile of a closed descriptor", sendfile(pipe_ends[1], 1021, NULL, PIECE_BYTES), -1);
 	close_file("source", in);
