@@ -182,3 +182,22 @@ void due_started(struct worker *worker, struct due *due, struct readiness ready,
 	if (run->options->late == LATE_SLIP && behind_ns > run->late_after_ns)
 		slip(run, due->slip_ns + behind_ns);
 }
+
+uint64_t act_in_time(struct worker *worker, const struct operation *operation, struct readiness ready, action *act)
+{
+	uint32_t number = operation_place(worker->run->schedule, operation);
+
+	if (!worker->due.at_ns) {
+		act(worker, operation->record, number);
+		return 0;
+	}
+	uint64_t begun_ns = now_ns();
+
+	due_started(worker, &worker->due, ready, begun_ns);
+	worker->called_ns = begun_ns;
+	act(worker, operation->record, number);
+	/* The next think time begins with the end of the call: what the engine does behind it is in that. */
+	if (worker->run->options->timing == TIMING_THINK)
+		worker->due.owed_ns += worker->called_ns - begun_ns;
+	return worker->finished_ns > begun_ns ? worker->finished_ns : begun_ns;
+}
