@@ -11,7 +11,7 @@ static double computed_of(double think_ns, uint8_t processor_share)
 	return think_ns * (processor_share - PROCESSOR_SHARE_NONE) / (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE);
 }
 
-/* Recorded time between two operations, without what recording them took of it. */
+/* Recorded time between two operations, without what recording them, and the way into the kernel, took of it. */
 static uint64_t without_recording(const struct worker *worker, uint64_t gap_ns)
 {
 	uint64_t recording_ns = worker->run->options->recording_ns;

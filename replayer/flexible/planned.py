@@ -124,11 +124,12 @@ def _durations(parent: Trace, draft: Draft) -> dict[str, Any]:
 
 
 def _processors(known: Any, draft: Draft) -> dict[str, Any]:
-    """What recording took of each think time has become longer or shorter with it."""
+    """What recording, and a call, took of each think time has become longer or shorter with it."""
     factor = draft.notes.get("timeScale", {}).get("factor", 1) * draft.notes.get("thinkScale", {}).get("strength", 1)
-    if factor == 1 or not isinstance(known, dict) or not isinstance(known.get("recording_ns"), int | float):
+    if factor == 1 or not isinstance(known, dict):
         return {}
-    return {"processors": {**known, "recording_ns": known["recording_ns"] * factor}}
+    taken = {name: known[name] for name in ("recording_ns", "call_ns") if isinstance(known.get(name), int | float)}
+    return {"processors": known | {name: value * factor for name, value in taken.items()}}
 
 
 def check_record_count(records: int, what: str) -> None:
