@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 import characterize
@@ -127,6 +128,22 @@ def test_what_recording_takes_of_the_time_between_two_calls(tmp_path):
     assert 0.6 * between_ns < told["recording_ns"] < 1.2 * between_ns
     assert told["call_ns"] > 0
     assert 0.7 * between_ns < told["recording_ns"] + told["call_ns"] < 1.5 * between_ns
+
+
+@pytest.mark.records
+def test_what_recording_takes_of_calls_that_take_turns(tmp_path):
+    """The mean of all four, of which one takes far longer than the others."""
+    program = [find_binary("tests/made_again"), tmp_path / "f"]
+    done = run_recorder(tmp_path / "t.iotrace", *program, options=[f"--path={tmp_path / 'f'}"])
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t.iotrace")
+    writes = trace.io.assign(op=-1)  # no operation on a file has this number
+    calls = pd.concat([writes, trace.fileops])[["start_ns", "duration_ns", "op"]].sort_values("start_ns")
+    gaps = calls["start_ns"].shift(-1) - (calls["start_ns"] + calls["duration_ns"])
+    between_ns = gaps.groupby(calls["op"]).median()
+    told = trace.header.metadata["processors"]
+    assert len(between_ns) == 4
+    assert 0.7 * between_ns.mean() < told["recording_ns"] + told["call_ns"] < 1.5 * between_ns.mean()
 
 
 def trace_with(place, processors, io=None):
