@@ -238,6 +238,14 @@ def test_a_replay_leaves_out_what_recording_took(tmp_path, speed):
         assert 52 * 0.0149 / speed < document["elapsed_s"] < 52 * 0.0199 / speed
 
 
+@needs_engine
+def test_what_recording_took_beyond_a_think_time_is_left_out_of_the_next(tmp_path):
+    """5 ms of each, of 1 and 19 ms in turns, 26 times: 10 of 20 are left, and not 14."""
+    starts = [1000 + 20_000_000 * (at // 2) + 1_000_000 * (at % 2) for at in range(53)]
+    path = trace_with(tmp_path, None, [read(0, PAGE, start) for start in starts])
+    assert 26 * 0.0099 < replayed(path, "--recording-us=5000")["elapsed_s"] < 26 * 0.012
+
+
 def test_what_recording_took_is_scaled_as_the_think_times_are(tmp_path):
     """A tenth of a think time holds a tenth of it; where nothing is scaled, it stays."""
     io = [read(PAGE * (at % 7), PAGE, 1000 + 20_000_000 * at, 1000) for at in range(53)]
