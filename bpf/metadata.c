@@ -153,9 +153,11 @@ static void put_processors(FILE *json, const struct metadata *metadata)
 		json_number(json, &separator, "others_burst_ns", use.others_ns / use.others_bursts);
 	if (use.thinking_bursts)
 		json_number(json, &separator, "thinking_burst_ns", use.thinking_ns / use.thinking_bursts);
-	if (use.recording_calls)
+	if (use.recording_calls) {
 		json_number(json, &separator, "recording_ns",
 			    use.recording_ns / use.recording_calls + metadata->tracer->call_cost_ns);
+		json_number(json, &separator, "call_ns", metadata->tracer->call_ns);
+	}
 	fputc('}', json);
 }
 

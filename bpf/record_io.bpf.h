@@ -76,7 +76,7 @@ static __always_inline __u32 missed_bytes(const struct task_state *state, __s64 
 
 enum {
 	MAPPING_SHARED = 8, /* VM_SHARED */
-	MAPPING_SAMPLE = 64, /* one in so many looks its mapping up anew; none that is_recording_sample() measures */
+	MAPPING_SAMPLE = 64, /* one in so many looks its mapping up anew */
 };
 
 /* Called by bpf_find_vma, which hands on what lies on the stack. */

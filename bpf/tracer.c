@@ -239,12 +239,12 @@ int tracer_attach(struct tracer *tracer)
 	/* First inheritance, then adoption, so that no child of an adopted task slips through. */
 	static const char *const births[] = {"task_newtask", "cgroup_attach_task", "group_newtask"};
 	struct bpf_object *object = tracer->bpf->obj;
-	uint64_t call_before_ns = call_time_ns();
+	tracer->call_ns = call_time_ns();
 	int error = programs_attach_all(&tracer->programs, object);
 	for (size_t i = 0; !error && i < sizeof(births) / sizeof(births[0]); i++)
 		error = programs_attach(&tracer->programs, object, births[i]);
 	uint64_t call_ns = call_time_ns();
-	tracer->call_cost_ns = call_ns > call_before_ns ? call_ns - call_before_ns : 0;
+	tracer->call_cost_ns = call_ns > tracer->call_ns ? call_ns - tracer->call_ns : 0;
 	return error ? explain("attach the BPF programs", error) : 0;
 }
 

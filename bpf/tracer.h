@@ -28,7 +28,8 @@ struct tracer {
 	struct refusal refusals[REFUSALS_MAX];
 	int refusal_count;
 	uint64_t adoptions; /* of tasks, when the last round began */
-	uint64_t call_cost_ns; /* by how much each system call on the machine takes longer, once it is attached */
+	uint64_t call_ns; /* that the shortest system call takes, before it is attached */
+	uint64_t call_cost_ns; /* by how much each system call on the machine takes longer, once it is */
 };
 
 struct tracer_settings {

@@ -60,8 +60,8 @@ def _thinking_lines(document: dict[str, Any]) -> list[str]:
     """What think times are without, and what happens meanwhile."""
     lines = []
     if "recording_ns" in document:
-        recording = format_duration(document["recording_ns"] / 1e9)
-        lines.append(f"think times   without {recording} before each operation, which recording took")
+        taken = format_duration(document["recording_ns"] / 1e9)
+        lines.append(f"think times   without {taken} each, of recording and of entering the kernel")
     if "others_processors" in document:
         lines.append(
             f"others        {document['others_processors']:.2f} processors are kept busy, as by programs that were not "

@@ -143,24 +143,32 @@ def test_a_point_begins_in_order(tmp_path):
 
 @needs_engine
 def test_a_round_of_a_comparison_begins_in_order(tmp_path, monkeypatch):
-    pages, seen = 257, []
+    pages, seen, happened = 257, [], []
     scattering = [write(PAGE_BYTES * page, PAGE_BYTES, 10 * page, flags=IoFlag.DSYNC) for page in range(0, pages, 2)]
     files = [{"file": 1, "size_bytes": pages * PAGE_BYTES}]
     path = characterize.write(made_trace(scattering, files=files), tmp_path / "t.iotrace")
     refused = Workload(PAGE_BYTES, 0.0, 0.0, float(PAGE_BYTES), 2.0)  # by Willy, whose rows come from `measure`
 
     def looked_at(trace, image, **options):
+        happened.append(options["phase"])
         before = number_of_extents(image / "f00000001") if options["phase"] == "run" else None
         result = replay(trace, image, **options)
         if before is not None:
             seen.append((before, number_of_extents(image / "f00000001")))
         return result
 
+    def put_in_order(*arguments):
+        happened.append("in order")
+        defragment(*arguments)
+
     monkeypatch.setattr("selfscale.comparing.comparison_runs.replay", looked_at)
+    monkeypatch.setattr("selfscale.comparing.comparison_runs.defragment", put_in_order)
+    monkeypatch.setattr(os, "sync", lambda: happened.append("written"))
     with loop_file_system("btrfs", tmp_path) as system:
         rest = {"profile": None, "memory_bytes": None, "repeat": 2, "seed": 1, "timing": "asap", "max_seconds": 1.0}
         setting = Setting(characterize.open(path), {}, refused, directory=system.place, **rest)
         measured_rows(setting, lambda _text: None)
+    assert happened == 2 * ["written", "prepare", "in order", "written", "run"]
     assert len(seen) == 2
     for before, after in seen:
         assert before < 10

@@ -148,6 +148,29 @@ def test_requests_that_the_kernel_refuses_end_the_run_by_a_reason_of_their_own(t
 
 
 @needs_strace
+def test_requests_that_the_kernel_has_not_taken_before_a_stop_are_left_undone(tmp_path):
+    """As it has no memory for more."""
+    refusing = ["-e", "trace=io_uring_enter", "-e", "inject=io_uring_enter:error=EAGAIN:when=20+"]
+    command = [ENGINE, synthetic(tmp_path), f"--directory={tmp_path / 'image'}", "--engine=io_uring"]
+    done = subprocess.run(
+        ["strace", "-f", "-o", tmp_path / "log", *refusing, *command, "--max-seconds=0.5"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    operations = document["operations"]
+    assert document["stopped"] == "max-time"
+    assert conserved(operations)
+    assert 0 < operations["done"] < 1009
+    assert (operations["failed"], document["errors"]) == (0, {})
+    assert document["skipped_reasons"] == {"stopped": 1009 - operations["done"]}
+    assert document["requests"]["read"] + document["requests"]["write"] == operations["done"]
+    assert 0 < document["time_in_io_s"] <= document["elapsed_s"]
+
+
+@needs_strace
 def test_requests_go_by_the_ring_and_in_batches(tmp_path):
     path = synthetic(tmp_path)
     command = [str(ENGINE), str(path), f"--directory={tmp_path / 'image'}", "--depth=16"]

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 import characterize
@@ -116,14 +117,33 @@ for _ in range(31):
 
 @pytest.mark.records
 def test_what_recording_takes_of_the_time_between_two_calls(tmp_path):
-    """Of a program that does nothing but calls it is all of that, but for the way into the kernel and back."""
+    """Of a program that does nothing but calls it is all of that, with the way into the kernel and back."""
     done = run_recorder(tmp_path / "t.iotrace", find_binary("tests/burst"), tmp_path, options=[f"--path={tmp_path}"])
     assert done.returncode == 0, done.stderr
     trace = characterize.open(tmp_path / "t.iotrace")
     calls = trace.io.sort_values(["thread", "start_ns"])
     gaps = calls["start_ns"] - (calls["start_ns"] + calls["duration_ns"]).shift()
     between_ns = gaps[calls["thread"] == calls["thread"].shift()].median()
-    assert 0.6 * between_ns < trace.header.metadata["processors"]["recording_ns"] < 1.2 * between_ns
+    told = trace.header.metadata["processors"]
+    assert 0.6 * between_ns < told["recording_ns"] < 1.2 * between_ns
+    assert told["call_ns"] > 0
+    assert 0.7 * between_ns < told["recording_ns"] + told["call_ns"] < 1.5 * between_ns
+
+
+@pytest.mark.records
+def test_what_recording_takes_of_calls_that_take_turns(tmp_path):
+    """The mean of all four, of which one takes far longer than the others."""
+    program = [find_binary("tests/made_again"), tmp_path / "f"]
+    done = run_recorder(tmp_path / "t.iotrace", *program, options=[f"--path={tmp_path / 'f'}"])
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t.iotrace")
+    writes = trace.io.assign(op=-1)  # no operation on a file has this number
+    calls = pd.concat([writes, trace.fileops])[["start_ns", "duration_ns", "op"]].sort_values("start_ns")
+    gaps = calls["start_ns"].shift(-1) - (calls["start_ns"] + calls["duration_ns"])
+    between_ns = gaps.groupby(calls["op"]).median()
+    told = trace.header.metadata["processors"]
+    assert len(between_ns) == 4
+    assert 0.7 * between_ns.mean() < told["recording_ns"] + told["call_ns"] < 1.5 * between_ns.mean()
 
 
 def trace_with(place, processors, io=None):
@@ -146,6 +166,9 @@ def trace_with(place, processors, io=None):
         ),
         ({"recording_ns": 431}, {"recording_us": 0.431}),
         ({"recording_ns": 431, "thinking_burst_ns": 36802}, {"recording_us": 0.431, "think_burst_us": 36.802}),
+        ({"recording_ns": 431, "call_ns": 120}, {"recording_us": 0.551}),
+        ({"recording_ns": 431, "call_ns": "short"}, {"recording_us": 0.431}),
+        ({"call_ns": 120}, {}),  # its times are not known to be those within the kernel
         ({"recording_ns": 0}, {}),
         ({"recording_ns": 2e6}, {}),  # no operation can have taken that
         ({"others": 0.001, "others_burst_ns": 19758}, {}),  # nothing that could be felt
@@ -216,15 +239,24 @@ def test_a_replay_leaves_out_what_recording_took(tmp_path, speed):
         assert 52 * 0.0149 / speed < document["elapsed_s"] < 52 * 0.0199 / speed
 
 
+@needs_engine
+def test_what_recording_took_beyond_a_think_time_is_left_out_of_the_next(tmp_path):
+    """5 ms of each, of 1 and 19 ms in turns, 26 times: 10 of 20 are left, and not 14."""
+    starts = [1000 + 20_000_000 * (at // 2) + 1_000_000 * (at % 2) for at in range(53)]
+    path = trace_with(tmp_path, None, [read(0, PAGE, start) for start in starts])
+    assert 26 * 0.0099 < replayed(path, "--recording-us=5000")["elapsed_s"] < 26 * 0.012
+
+
 def test_what_recording_took_is_scaled_as_the_think_times_are(tmp_path):
     """A tenth of a think time holds a tenth of it; where nothing is scaled, it stays."""
     io = [read(PAGE * (at % 7), PAGE, 1000 + 20_000_000 * at, 1000) for at in range(53)]
-    parent = characterize.open(trace_with(tmp_path, {"recording_ns": 400, "others": 0.5}, io))
+    parent = characterize.open(trace_with(tmp_path, {"recording_ns": 400, "call_ns": 100, "others": 0.5}, io))
     for change in ({"timeScale": Relative(0.1)}, {"thinkScale": Relative(0.1)}):
         altered, _ = alter(parent, change)
         told = altered.header.metadata["processors"]
-        assert told == {"recording_ns": pytest.approx(40, rel=0.01), "others": 0.5}
-    assert alter(parent, {"readFrac": Relative(1)})[0].header.metadata["processors"]["recording_ns"] == 400
+        assert told == pytest.approx({"recording_ns": 40, "call_ns": 10, "others": 0.5}, rel=0.01)
+    told = alter(parent, {"readFrac": Relative(1)})[0].header.metadata["processors"]
+    assert told == parent.header.metadata["processors"]
 
 
 @needs_engine
@@ -261,7 +293,7 @@ def test_a_replay_says_that_others_computed(tmp_path, capsys):
     assert main(replay) == 0
     said = capsys.readouterr().out
     assert "0.25 processors are kept busy" in said
-    assert "without 431 ns before each operation, which recording took" in " ".join(said.split())
+    assert "without 431 ns each, of recording and of entering the kernel" in " ".join(said.split())
     assert main([*replay, "--computing", "alone"]) == 0
     assert "kept busy" not in capsys.readouterr().out
 

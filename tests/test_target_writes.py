@@ -63,9 +63,11 @@ def test_a_trace_that_only_writes_is_refused_without_write(disk, tmp_path):
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     before = digest(tmp_path)
-    done = call(alone)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "there is nothing to do; for its writes give --write and --confirm" in done.stderr
+    for options in [], [f"--directory={tmp_path / 'image'}"]:
+        done = call(alone, *options)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "there is nothing to do; for its writes give --write and --confirm" in done.stderr
+    assert not (tmp_path / "image").exists()
     document = json.loads(call(beside, f"--directory={tmp_path / 'image'}").stdout)
     assert document["skipped_reasons"] == {"writes_off": 2}
     assert document["requests"] == {"read": 0, "write": 1}

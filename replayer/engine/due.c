@@ -11,12 +11,20 @@ static double computed_of(double think_ns, uint8_t processor_share)
 	return think_ns * (processor_share - PROCESSOR_SHARE_NONE) / (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE);
 }
 
-/* Recorded time between two operations, without what recording them took of it. */
+/* Recorded time between two operations, without what recording them, and the way into the kernel, took of it. */
 static uint64_t without_recording(const struct worker *worker, uint64_t gap_ns)
 {
 	uint64_t recording_ns = worker->run->options->recording_ns;
 
 	return gap_ns > recording_ns ? gap_ns - recording_ns : 0;
+}
+
+/* How much longer that is than all of the time. It is known in the mean of all operations: of others it is less. */
+static uint64_t recording_beyond(const struct worker *worker, uint64_t gap_ns)
+{
+	uint64_t recording_ns = worker->run->options->recording_ns;
+
+	return gap_ns && gap_ns < recording_ns ? recording_ns - gap_ns : 0;
 }
 
 /* Of the first operation of a thread it would be the share of a time that began before the trace. */
@@ -38,7 +46,9 @@ static struct due due_after_thinking(const struct worker *worker, const union re
 	uint64_t start_ns = record->io.start_ns;
 	uint64_t from_ns = worker->recorded_end_ns ? worker->recorded_end_ns : run->schedule->first_start_ns;
 	uint64_t base_ns = worker->recorded_end_ns ? worker->completed_ns : run->pass_start_ns;
-	uint64_t gap_ns = start_ns > from_ns ? without_recording(worker, start_ns - from_ns) : 0;
+	uint64_t recorded_ns = start_ns > from_ns ? start_ns - from_ns : 0;
+	uint64_t gap_ns = without_recording(worker, recorded_ns);
+	uint64_t debt_ns = worker->debt_ns + bounded_ns((double)recording_beyond(worker, recorded_ns) / speed);
 	double compute_ns = compute_ns_of(worker, record);
 	struct due due = {0};
 
@@ -48,9 +58,9 @@ static struct due due_after_thinking(const struct worker *worker, const union re
 			compute_ns = (double)woken->awake_ns / speed;
 	}
 	double wait_ns = (double)gap_ns / speed;
-	uint64_t repaid_ns = wait_ns < (double)worker->debt_ns ? (uint64_t)wait_ns : worker->debt_ns;
+	uint64_t repaid_ns = wait_ns < (double)debt_ns ? (uint64_t)wait_ns : debt_ns;
 
-	due.owed_ns = worker->debt_ns - repaid_ns;
+	due.owed_ns = debt_ns - repaid_ns;
 	due.at_ns = base_ns + bounded_ns(wait_ns - (double)repaid_ns);
 	if (woken->from_ns) {
 		uint64_t then_ns = woken->base_ns +
@@ -181,4 +191,23 @@ void due_started(struct worker *worker, struct due *due, struct readiness ready,
 	drift->samples[drift->count++ % DRIFT_SAMPLES] = (struct drift_sample){due->at_ns, behind_ns};
 	if (run->options->late == LATE_SLIP && behind_ns > run->late_after_ns)
 		slip(run, due->slip_ns + behind_ns);
+}
+
+uint64_t act_in_time(struct worker *worker, const struct operation *operation, struct readiness ready, action *act)
+{
+	uint32_t number = operation_place(worker->run->schedule, operation);
+
+	if (!worker->due.at_ns) {
+		act(worker, operation->record, number);
+		return 0;
+	}
+	uint64_t begun_ns = now_ns();
+
+	due_started(worker, &worker->due, ready, begun_ns);
+	worker->called_ns = begun_ns;
+	act(worker, operation->record, number);
+	/* The next think time begins with the end of the call: what the engine does behind it is in that. */
+	if (worker->run->options->timing == TIMING_THINK)
+		worker->due.owed_ns += worker->called_ns - begun_ns;
+	return worker->finished_ns > begun_ns ? worker->finished_ns : begun_ns;
 }

@@ -42,16 +42,12 @@ static void take_turn(struct worker *worker, const struct operation *operation, 
 		return;
 	if (worker->due.at_ns && due_missed(worker, record)) {
 		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
-	} else {
-		if (worker->due.at_ns)
-			due_started(worker, &worker->due, ready, now_ns());
-		act(worker, record, operation_place(run->schedule, operation));
-	}
-	if (worker->due.at_ns) {
 		worker->completed_ns = now_ns();
-		worker->debt_ns = worker->due.owed_ns;
-		worker->recorded_end_ns = record_end_ns(record);
+	} else {
+		worker->completed_ns = act_in_time(worker, operation, ready, act);
 	}
+	worker->debt_ns = worker->due.owed_ns;
+	worker->recorded_end_ns = record_end_ns(record);
 	cursor_complete(&worker->cursor, operation, worker->completed_ns, worker->due.owed_ns);
 }
 

@@ -171,13 +171,11 @@ static bool goes_by_ring(const struct run *run, const union record *record)
 	       record->io.source == SOURCE_UNKNOWN || record->io.source == SOURCE_SYNTHETIC;
 }
 
-static void done_at_once(struct worker *worker, const struct operation *operation, const union record *record)
+static void done_at_once(struct worker *worker, const struct operation *operation, uint64_t ended_ns)
 {
-	uint64_t now = now_ns();
-
 	if (worker->run->options->timing == TIMING_THINK)
-		follow(worker, record_end_ns(record), now, worker->due.owed_ns);
-	cursor_complete(&worker->cursor, operation, now, worker->due.owed_ns);
+		follow(worker, record_end_ns(operation->record), ended_ns, worker->due.owed_ns);
+	cursor_complete(&worker->cursor, operation, ended_ns, worker->due.owed_ns);
 }
 
 /*
@@ -224,7 +222,7 @@ static void launch(struct worker *worker, const struct operation *operation, con
 	uint32_t index;
 
 	if (!request_prepare(worker, &record->io, operation_place(worker->run->schedule, operation), &request)) {
-		done_at_once(worker, operation, record);
+		done_at_once(worker, operation, now_ns());
 		return;
 	}
 	if (!take_flight(worker, &request, &index)) {
@@ -285,16 +283,13 @@ static void take_turn(struct worker *worker, const struct operation *operation)
 		return;
 	if (worker->due.at_ns && due_missed(worker, record)) {
 		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
-		done_at_once(worker, operation, record);
+		done_at_once(worker, operation, now_ns());
 	} else if (goes_by_ring(run, record)) {
 		launch(worker, operation, record, when_free(worker, ready));
 	} else {
 		ring_submit(worker);
-		if (worker->due.at_ns)
-			due_started(worker, &worker->due, when_free(worker, ready), now_ns());
-		operation_replay(worker, record, operation_place(run->schedule, operation));
-		worker->ring->free_ns = now_ns();
-		done_at_once(worker, operation, record);
+		worker->ring->free_ns = act_in_time(worker, operation, when_free(worker, ready), operation_replay);
+		done_at_once(worker, operation, worker->ring->free_ns);
 		ring_reap(worker);
 	}
 }

@@ -276,11 +276,15 @@ static int survey(const struct trace *trace, struct class_choice classes, struct
 	return error ? error : files_survey_end(files, table);
 }
 
-/* What a device that may only be read is there for. */
-static bool reads_something(const struct schedule *schedule)
+/* Whether a device that may only be read leaves anything to do: reads, or what goes to other files. */
+static bool leaves_something(const struct schedule *schedule, const struct file_table *table)
 {
 	for (uint32_t t = 0; t < schedule->thread_count; t++) {
 		if (schedule->threads[t].read_bytes_max)
+			return true;
+	}
+	for (uint32_t id = 1; id < table->count; id++) {
+		if (table->files[id].used && !table->files[id].on_device)
 			return true;
 	}
 	return false;
@@ -324,7 +328,7 @@ static int replay(struct arguments *arguments)
 			       .stop = &stop};
 	if (image.target && image_use_target(&image, &table))
 		return EXIT_FAILURE;
-	if (image.target && !image.path && !target.writable && !reads_something(&schedule)) {
+	if (image.target && !target.writable && !leaves_something(&schedule, &table)) {
 		complain(
 			"the trace reads nothing, and %s is only read: there is nothing to do; for its writes give --write and --confirm",
 			target.path);

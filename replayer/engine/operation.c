@@ -23,7 +23,8 @@ static void replay_io(struct worker *worker, const union record *record, uint32_
 		return;
 	off_t offset = (off_t)request.offset;
 	uint8_t *read_data = first_touch_read_data(worker, io, number);
-	request_start(worker, &request, now_ns());
+	request_start(worker, &request, 0);
+	worker->called_ns = request.start_ns;
 	worker_calls(worker, record, &request);
 	ssize_t result = request.write ? pwrite(request.descriptor, request.write_data, request.bytes, offset)
 				       : pread(request.descriptor, read_data, request.bytes, offset);
@@ -312,6 +313,7 @@ static struct done replay_in_time(struct worker *worker, const struct fileop_rec
 
 	if (first)
 		busy_started(&run->sync_time, start_ns);
+	worker->called_ns = start_ns;
 	worker->sync_start_ns = sync ? start_ns : 0;
 	struct done done =
 		op->op == FILEOP_SYNCFS ? replay_syncfs(run->image, op) : replay_on_descriptor(op, descriptor);

@@ -88,9 +88,12 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 
 void request_start(struct worker *worker, struct request *request, uint64_t start_ns)
 {
-	request->start_ns = start_ns;
-	if (busy_enter(&worker->run->io_time))
-		busy_started(&worker->run->io_time, start_ns);
+	/* Before the clock is read: it may have to wait for the processor that did so last. */
+	bool first = busy_enter(&worker->run->io_time);
+
+	request->start_ns = start_ns ? start_ns : now_ns();
+	if (first)
+		busy_started(&worker->run->io_time, request->start_ns);
 }
 
 void request_count(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns)

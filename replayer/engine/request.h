@@ -41,7 +41,7 @@ enum skip_reason request_skip_reason(const struct run *run, const struct io_reco
 /* Has the descriptor and the data ready. False when there is nothing to do; that is counted then. */
 bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t number, struct request *request);
 
-/* From now on it is in flight. */
+/* From now on it is in flight; start_ns: 0 = now. */
 void request_start(struct worker *worker, struct request *request, uint64_t start_ns);
 
 /* It came to `result` (bytes or -errno) at end_ns, which is counted. */

@@ -266,8 +266,19 @@ static int hand_over(struct worker *worker)
 	return 0;
 }
 
-/* Those at the end of the batch that the kernel has not taken have failed, and with them the run. */
-static void fail_rest(struct worker *worker, int error)
+/* Of a request that the kernel has not taken before a stop: it counts among what that left undone. */
+static void take_back(struct worker *worker, uint32_t index)
+{
+	struct request *request = &worker->ring->flights[index].request;
+
+	busy_leave(&worker->run->io_time, request->start_ns, request->start_ns);
+	request_release(worker, request);
+	worker->ring->in_flight--;
+	ring_give_back(worker->ring, index);
+}
+
+/* Those at the end of the batch that the kernel has not taken: without a stop they have failed, and with them the run. */
+static void drop_rest(struct worker *worker, int error)
 {
 	struct ring *ring = worker->ring;
 	uint32_t left = io_uring_sq_ready(&ring->uring);
@@ -279,8 +290,14 @@ static void fail_rest(struct worker *worker, int error)
 		atomic_compare_exchange_strong(&worker->run->ring_error, &none, error);
 		atomic_store(worker->run->stop, true);
 	}
-	while (left-- && ring->batch_count)
-		flight_finish(worker, ring->batch[--ring->batch_count], error, now_ns());
+	while (left-- && ring->batch_count) {
+		uint32_t index = ring->batch[--ring->batch_count];
+
+		if (error == -ECANCELED)
+			take_back(worker, index);
+		else
+			flight_finish(worker, index, error, now_ns());
+	}
 }
 
 /* What has completed has done so by end_ns; 0 = by now. */
@@ -335,7 +352,7 @@ void ring_submit(struct worker *worker)
 
 	ring->free_ns = end_ns;
 	if (error)
-		fail_rest(worker, error);
+		drop_rest(worker, error);
 	ring->batch_count = 0;
 	worker->tally.submits++;
 	if (took_ns > SUBMIT_BLOCKED_NS) {

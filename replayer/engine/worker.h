@@ -47,7 +47,7 @@ struct run_options {
 	enum timing timing;
 	bool computing; /* TIMING_THINK: threads compute as long as recorded, and do not only sleep */
 	uint64_t think_burst_ns; /* for so long before each sleep; 0 = half before and half after one sleep */
-	uint64_t recording_ns; /* that recording took of the time between two operations, and the replay leaves out */
+	uint64_t recording_ns; /* that recording and a call's own way took between two operations: is left out */
 	double others; /* processors that programs had which were not recorded: are kept busy; 0 = none */
 	uint64_t others_burst_ns;
 	enum order_kind order;
@@ -144,6 +144,7 @@ struct worker {
 	_Atomic uint32_t state; /* enum worker_state */
 	const union record *_Atomic called; /* of the call that it makes; NULL = none */
 	const struct request *request; /* of that, where it is an IO record */
+	uint64_t called_ns; /* when it was made */
 	uint64_t sync_start_ns; /* where it is a sync; 0 = none */
 	uint64_t told_before[OPERATION_KINDS]; /* records, before this pass */
 	bool gave_up; /* on requests that storage does not give back: the thread cannot end */
@@ -181,6 +182,9 @@ void engine_null_pass(struct worker *worker);
 /* The same for any way to do one operation, one after the other. */
 typedef void action(struct worker *worker, const union record *record, uint32_t number);
 void pass_in_turn(struct worker *worker, action *act);
+
+/* Does one operation that may begin now. When its call has ended, where --timing sets times; else 0. */
+uint64_t act_in_time(struct worker *worker, const struct operation *operation, struct readiness ready, action *act);
 
 /* Repeats one IO or FILEOP record by a call and counts its result. */
 void operation_replay(struct worker *worker, const union record *record, uint32_t number);

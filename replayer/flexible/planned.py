@@ -124,11 +124,12 @@ def _durations(parent: Trace, draft: Draft) -> dict[str, Any]:
 
 
 def _processors(known: dict[str, float], draft: Draft) -> dict[str, Any]:
-    """What recording took of each think time has become longer or shorter with it."""
+    """What recording, and a call, took of each think time has become longer or shorter with it."""
     factor = draft.notes.get("timeScale", {}).get("factor", 1) * draft.notes.get("thinkScale", {}).get("strength", 1)
-    if factor == 1 or "recording_ns" not in known:
+    if factor == 1:
         return {}
-    return {"processors": {**known, "recording_ns": known["recording_ns"] * factor}}
+    taken = {name: value * factor for name, value in known.items() if name in ("recording_ns", "call_ns")}
+    return {"processors": known | taken} if taken else {}
 
 
 def check_record_count(records: int, what: str) -> None:

@@ -131,11 +131,15 @@ def _groups(draft: Draft, target: int, *, with_last: bool = False) -> dict[int, 
     work = dict(zip(threads.tolist(), count.tolist(), strict=True))
     together = _busiest(draft).tolist()
     rest = sorted(set(work) - set(together), key=lambda thread: -work[thread])
-    load = {thread: work[thread] for thread in together[:target]}
-    leader = {thread: thread for thread in load}
+    leader = {thread: thread for thread in together[:target]}
+    if with_last:
+        return leader | dict.fromkeys([*together[target:], *rest], together[target - 1])
+    # Of those that have as much to do the one that comes first.
+    least = [(work[thread], at, thread) for at, thread in enumerate(leader)]
+    heapq.heapify(least)
     for thread in [*together[target:], *rest]:
-        leader[thread] = together[target - 1] if with_last else min(load, key=lambda name: load[name])
-        load[leader[thread]] += work[thread]
+        load, at, leader[thread] = least[0]
+        heapq.heapreplace(least, (load + work[thread], at, leader[thread]))
     return leader
 
 

@@ -40,7 +40,8 @@ class EngineOptions(TypedDict, total=False):
     think_burst_us : float
         Threads compute for about so long at a time, microseconds, and sleep in between; default: they sleep once.
     recording_us : float
-        What recording took of the time between two operations, microseconds: the replay leaves it out.
+        What recording, and entering and leaving the kernel, took of the time between two operations, microseconds: the
+        replay leaves it out.
     others : float
         Processors that threads of the engine keep busy meanwhile, as programs did that were not recorded.
     others_burst_us : float

@@ -53,7 +53,9 @@ def processor_options(
     options: EngineOptions = {}
     recording_us = _number(known, "recording_ns", 1e-3, RECORDING_US_MIN, RECORDING_US_MAX)
     if recording_us is not None:
-        options["recording_us"] = recording_us
+        # Recorded times are those within the kernel. A replay enters and leaves it between them, too.
+        call_us = _number(known, "call_ns", 1e-3, RECORDING_US_MIN, RECORDING_US_MAX) or 0.0
+        options["recording_us"] = round(recording_us + call_us, 6)
     if not computing:
         return options
     burst_us = _number(known, "thinking_burst_ns", 1e-3, BURST_US_MIN, BURST_US_MAX)

@@ -165,6 +165,7 @@ class _Replays:
         self._say("restoring its files" if self.results else "laying out its files")
         replay(self._path, self._directory, timing=self._timing, phase="prepare", keep_image=True)
         defragment(self._directory, math.inf)
+        os.sync()  # nor is what this has left under way to be
         self._say("running")
         with _memory_group(self._setting) as group:
             result = replay(
