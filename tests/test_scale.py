@@ -292,19 +292,6 @@ def test_resuming_with_another_budget_is_refused(place, formula, capsys):
 
 
 @pytest.mark.usefixtures("quick")
-def test_resuming_on_another_machine_is_refused(place, formula, capsys, monkeypatch):
-    formula.interrupt_at.append(3)
-    assert main(command(place)) == 130
-    with monkeypatch.context() as another:
-        another.setattr("platform.release", lambda: "2.6.32")
-        assert main(command(place, "--resume")) == 2
-    assert ", is 2.6.32): go on where it was begun" in capsys.readouterr().err
-    assert main(command(place, "--resume")) == 0
-    resumed = Profile.load(place / "p.json")
-    assert len(formula.measured) == len(resumed.measured + resumed.storage)
-
-
-@pytest.mark.usefixtures("quick")
 def test_a_budget_that_is_too_small_is_exit_code_3(place, formula, capsys):
     formula.cost_s = 100.0
     assert main([*command(place), "--budget", "6s"]) == 3
