@@ -41,7 +41,7 @@ class LayerCharacterization:
         left_out_bytes (such accesses that do not count, see `characterize.requests.left_out`).
     locality : `characterize.locality.Locality`
     sequentiality : dict of str to float
-        All five definitions.
+        seqFrac and the other definitions of `characterize.sequentiality.Sequentiality.shares`.
     concurrency : Concurrency
     time : dict of str to float
         time_in_io_s, time_in_io_share, time_in_sync_s, throughput_bytes_per_s, throughput_in_io_bytes_per_s.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from characterize.counting.numbering import Numbering, room_for
 from characterize.references import Columns
 from characterize.trace import PATH_DTYPE
 
@@ -28,29 +29,31 @@ class Spans:
     """First and only what has to be known of each file before: its height, and how much it is used."""
 
     def __init__(self) -> None:
-        self._files = pd.DataFrame({name: np.zeros(0, np.int64) for name in ("span_bytes", "requests", "bytes")})
-        self._files.index.name = "file"
+        self._files = Numbering()
+        # By file: its height, requests, their bytes.
+        self._counts = np.zeros((0, 3), np.int64)
 
     def add(self, requests: Columns) -> None:
         """Count a chunk; chunks come in the order of the starts."""
         size = requests["bytes"]
-        chunk = pd.DataFrame({"span_bytes": requests["offset"] + size, "requests": 1, "bytes": size})
-        chunk.index = pd.Index(requests["file"], name="file")
-        self._files = _summed(pd.concat([self._files, _summed(chunk)]))
+        self._count(requests["file"], np.column_stack([requests["offset"] + size, np.ones_like(size), size]))
 
     def merge(self, following: Spans) -> None:
         """Count what `following` counted, all of whose requests start after these."""
-        self._files = _summed(pd.concat([self._files, following._files]))
+        self._count(following._files.keys.copy(), following._counts[: len(following._files)])
+
+    def _count(self, files: np.ndarray, counts: np.ndarray) -> None:
+        numbers = self._files.number(files)
+        self._counts = room_for(self._counts, len(self._files))
+        np.maximum.at(self._counts[:, 0], numbers, counts[:, 0])
+        for column in (1, 2):
+            np.add.at(self._counts[:, column], numbers, counts[:, column])
 
     def files(self) -> pd.DataFrame:
         """By file, in the order of first use: ``base_bytes`` (place of its begin), ``span_bytes, requests, bytes``."""
-        files = self._files.copy()
-        files.insert(0, "base_bytes", files["span_bytes"].cumsum() - files["span_bytes"])
-        return files
-
-
-def _summed(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.groupby(level="file", sort=False).agg({"span_bytes": "max", "requests": "sum", "bytes": "sum"})
+        span, requests, moved = self._counts[: len(self._files)].T.copy()
+        columns = {"base_bytes": np.cumsum(span) - span, "span_bytes": span, "requests": requests, "bytes": moved}
+        return pd.DataFrame(columns, index=pd.Index(self._files.keys.copy(), name="file"))
 
 
 @dataclass

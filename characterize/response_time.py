@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns durations of requests and syncs into response times (thesis 3.4.1.3), and starts into gaps between them."""
+"""Turns durations of requests and syncs into response times (thesis, table 3.2), and starts into gaps between them."""
 
 from __future__ import annotations
 

@@ -94,7 +94,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(plain(_document(arguments, machines, tables, warnings)), indent=1, allow_nan=False))
     else:
         lines = (
-            _ratio_lines(machines, tables) if arguments.workloads else _ranking_lines(application, tables, arguments.by)
+            _ratio_lines(machines, tables, arguments.by)
+            if arguments.workloads
+            else _ranking_lines(application, tables, arguments.by)
         )
         print("\n".join(lines))
     for warning in warnings:
@@ -143,21 +145,23 @@ def _of_first(ratio: float) -> str:
     return f"{ratio:.3g}" if math.isfinite(ratio) else "-"
 
 
-def _ratio_lines(machines: list[Machine], tables: list[list[Entry]]) -> list[str]:
-    """Throughputs and, behind them, ratios to the first machine (thesis, figure 5.13)."""
+def _ratio_lines(machines: list[Machine], tables: list[list[Entry]], by: str) -> list[str]:
+    """Throughputs and, behind them, ratios to the first machine, of these or of their cost (thesis, figure 5.13)."""
     from selfscale.predicting.ranking import ratio_to  # noqa: PLC0415
 
     first = machines[0]
-    lines = [f"MB/s, and times {first.name} (thesis, table 5.2 and section 5.5)"]
+    what = "" if by == "throughput" else f"the {MERITS[by]} of "
+    lines = [f"MB/s, and times {what}{first.name} (thesis, table 5.2 and section 5.5)"]
     lines.append(f"  {'workload':18}" + "".join(f"{machine.name[:19]:>20}" for machine in machines))
     for entries in tables:
         of = {entry.machine.path: entry for entry in entries}
         cells = []
         for machine in machines:
             entry = of[machine.path]
-            ratio = ratio_to(entry, of[first.path]).ratio
+            ratio = ratio_to(entry, of[first.path], by).ratio
+            times = f"{ratio:.3g}x" if math.isfinite(ratio) else "-"
             mark = "" if entry.estimate.prediction.inside_range else " !"
-            cells.append(f"{format_megabytes(entry.throughput.value)} ({ratio:.3g}x){mark}")
+            cells.append(f"{format_megabytes(entry.throughput.value)} ({times}){mark}")
         lines.append(f"  {entries[0].estimate.basis:18}" + "".join(f"{cell:>20}" for cell in cells))
     outside = [line for entries in tables for line in _outside_lines(entries, entries[0].estimate.basis + ", ")]
     return lines + (["! OUTSIDE what was measured of that machine:", *outside] if outside else [])

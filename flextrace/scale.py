@@ -180,13 +180,14 @@ def _begin(
         Of the profile: its directory may vanish.
     """
     from selfscale.exploring.journal import Journal  # noqa: PLC0415
+    from selfscale.measuring.environment import host  # noqa: PLC0415
     from selfscale.measuring.stop_rule import stopping_of  # noqa: PLC0415
 
     path, journal, resumed_s = journal_path(arguments.output), None, 0.0
     stack.enter_context(alone_with(path, resume=arguments.resume))
     if arguments.resume:
         needed = ["cache_bytes", "cpus", "spent_s", *(() if access.cached else ("span_bytes",))]
-        journal = Journal(path, chosen, {}, resume=True, needed=needed)
+        journal = Journal(path, chosen, {}, resume=True, needed=needed, host=host())
     machine = journal.machine if journal else _machine(arguments, access)
     settings = _settings(arguments, machine)
     if arguments.directory:
@@ -202,7 +203,7 @@ def _begin(
     environment = _environment(arguments)
     if journal is None:
         machine["spent_s"] = spent_s
-        journal = Journal(path, chosen, machine, resume=False)
+        journal = Journal(path, chosen, machine, resume=False, host=host())
     else:
         resumed_s = spent_s
         _say(f"resuming behind {len(journal.points)} points")

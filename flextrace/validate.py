@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from selfscale.validate import ModelErrors
 
 SCHEMA = "flextrace.validation/1"
-MACHINE = ("kernel", "machine", "cpus", "filesystem", "device", "device_bytes", "memory_bytes", "memory_limit_bytes")
-"""What of a profile's environment must be as it was."""
 LABEL_WIDTH = 40
 
 
@@ -81,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure in two passes, print the table; an interrupted run can be resumed."""
     from selfscale.exploring.journal import Journal  # noqa: PLC0415
+    from selfscale.measuring.environment import host  # noqa: PLC0415
     from selfscale.measuring.stop_rule import stopping_of  # noqa: PLC0415 (only when something is measured)
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.validate import plan, validate  # noqa: PLC0415
@@ -110,7 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
         again = f"validate --resume {_same_options(arguments)}"
         settings = _settings(profile, validation.workloads)
         stack.enter_context(alone_with(journal_path(output), resume=arguments.resume))
-        journal = Journal(journal_path(output), chosen, {}, resume=True) if arguments.resume else None
+        here = host()
+        journal = Journal(journal_path(output), chosen, {}, resume=True, host=here) if arguments.resume else None
         if directory:
             measuring.check_space(directory, memory_bytes, settings)
         stack.enter_context(told_how_to_go_on(again, _say) if journal else contextlib.nullcontext())
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
         measuring.lay_out(settings, image, _say)
         measuring.age_cache(settings, image, group, access, _say)
-        journal = journal or Journal(journal_path(output), chosen, {}, resume=False)
+        journal = journal or Journal(journal_path(output), chosen, {}, resume=False, host=here)
         progress = stack.enter_context(Progress(math.inf, len(journal.points), _say))
         measure = measuring.measure_in(
             image, group, access, arguments.confirm, journal.points, **stopping_of(profile.settings)
@@ -206,13 +206,12 @@ def _settings(profile: Profile, workloads: list[Any]) -> Any:
 
 def _differences(profile: Profile, directory: Path | None, device: str | None, memory_bytes: int | None) -> list[str]:
     """What is not as it was when the profile was made, so that its errors would be another machine's; it is said."""
-    from selfscale.measuring.environment import device_environment, environment  # noqa: PLC0415
+    from selfscale.measuring.environment import changed, device_environment, environment  # noqa: PLC0415
 
     now = environment(directory, memory_bytes) if directory else device_environment(str(device))
     warnings = [
         f"{name} is {now[name]}, the profile was measured with {profile.environment[name]}: errors are not its own"
-        for name in MACHINE
-        if name in profile.environment and name in now and profile.environment[name] != now[name]
+        for name in changed(profile.environment, now)
     ]
     for warning in warnings:
         _say(f"warning: {warning}")

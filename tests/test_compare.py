@@ -166,6 +166,20 @@ def test_a_profile_that_tells_nothing_beyond_its_cache_predicts_no_cold_reads(ru
     assert not rows["prediction"]["trustworthy"]
 
 
+def test_predictions_from_the_profile_of_another_machine_are_marked(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    other = profile()
+    other.environment["kernel"] = "2.6.32"
+    for one, marked in ((other, True), (profile(), False)):
+        document = compare(recording(tmp_path / "a.iotrace"), one, tmp_path, repeat=1).document
+        (tmp_path / "a.iotrace").unlink()
+        found = {row["row"]: "\n".join(row["reasons"]) for row in document["rows"]}
+        for name in ("prediction", "prediction_equivalent", "prediction_extended"):
+            assert ("another machine: kernel was 2.6.32, is " in found[name]) == marked
+        assert "another machine" not in found["replay"]
+
+
 def test_compare_runs_every_row_under_the_applications_conditions(runs: Runs, tmp_path: Path) -> None:
     from selfscale.compare import compare  # noqa: PLC0415
 

@@ -272,6 +272,13 @@ def test_units_in_cells_other_delimiters_and_repeats(tmp_path):
     assert "column 'constant' never changes: left out" in table.said
 
 
+def test_of_throughput_and_requests_per_second_the_throughput_counts_and_it_is_said(tmp_path):
+    rows = [f"{number / 10},4096,{100 + number},-" for number in range(9)]
+    table = read_table(written(tmp_path / "t.csv", "read_frac,size_mean,throughput_mb_per_s,IOPS", *rows))
+    assert table.throughput == pytest.approx([1e6 * (100 + number) for number in range(9)])
+    assert table.said == ["column 'IOPS' is left out for 'throughput_mb_per_s'"]
+
+
 def test_the_delimiter_is_that_of_the_first_line_that_is_not_empty(tmp_path):
     rows = [f"{number / 10};4096;{100 + number}" for number in range(9)]
     table = read_table(written(tmp_path / "t.csv", "", "read_frac;size_mean;throughput_mb_per_s", *rows))

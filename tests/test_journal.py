@@ -47,6 +47,8 @@ def without(name):
         (0, lambda document: document["machine"].update(seed=1), "machine has seed, which is unknown"),
         (0, lambda document: document["machine"].pop("cpus"), "machine has no cpus"),
         (0, without("machine"), "machine"),
+        (0, lambda document: document.update(host=[5]), "host is no object"),
+        (0, lambda document: document["host"].update(memory_bytes="5"), "host has memory_bytes '5'"),
         (2, lambda document: document.update(steady="yes"), "point 2 has steady 'yes'"),
         (3, lambda document: document["workload"].update(readFrac=2), "point 3.workload has readFrac 2"),
         (3, without("workload"), "point 3 has no workload"),
@@ -95,6 +97,36 @@ def test_what_is_no_object_is_no_journal(path):
     path.write_text("[5]\n")
     with pytest.raises(FlextraceError, match="is not a journal"):
         Journal(path, SETTINGS, {}, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        ({"kernel": "6.12"}, "kernel was 6.1, is 6.12"),
+        ({"cpus": 2, "memory_bytes": 8e9}, "cpus was 4, is 2; memory_bytes was 16000000000.0, is 8000000000.0"),
+        ({"memory_bytes": 16.01e9}, ""),
+    ],
+)
+def test_points_of_another_machine_are_not_gone_on_with(tmp_path, now, said):
+    here = {"kernel": "6.1", "cpus": 4, "memory_bytes": 16e9}
+    journal = Journal(tmp_path / "p.json.points.ndjson", SETTINGS, MACHINE, resume=False, host=here)
+    before = journal.path.read_bytes()
+    if not said:
+        assert Journal(journal.path, SETTINGS, {}, resume=True, host=here | now).machine == MACHINE
+        return
+    with pytest.raises(FlextraceError, match="on another machine") as caught:
+        Journal(journal.path, SETTINGS, {}, resume=True, host=here | now)
+    assert said in str(caught.value)
+    assert journal.path.read_bytes() == before
+
+
+def test_a_journal_that_does_not_say_where_it_was_made_is_gone_on_with(path):
+    """As those of before did not."""
+    first, *points = path.read_text().splitlines()
+    document = json.loads(first)
+    del document["host"]
+    path.write_text("\n".join([json.dumps(document), *points, ""]))
+    assert len(Journal(path, SETTINGS, {}, resume=True, host={"kernel": "6.12"}).points) == 3
 
 
 def test_a_copy_for_which_there_is_no_room_leaves_no_directory(path, small_file_system, monkeypatch):

@@ -214,6 +214,11 @@ def test_the_workloads_of_the_thesis(place, capsys):
     expected = law(4096, 2) / 1e6
     assert f"{expected:.4g} (1x)" in out
     assert out.count("(4x)") == 5
+    # Four times the throughput for ten times the cost; the third one has none.
+    assert main(["rank", "--workloads", "table5.2", *paths, str(place / "same.json"), "--by", "cost"]) == 0
+    out = capsys.readouterr().out
+    assert "times the throughput per cost of slow" in out
+    assert out.count("(0.4x)") == out.count("(-)") == 5
 
 
 @pytest.mark.parametrize(

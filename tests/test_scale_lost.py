@@ -35,6 +35,17 @@ def test_an_interruption_of_a_compiled_function_keeps_what_was_measured(tmp_path
     assert len(points_of(Profile.load(tmp_path / "p.json"))) == 5
 
 
+def test_what_was_measured_stays_where_another_machine_would_go_on_with_it(tmp_path, disturbed, capsys, monkeypatch):
+    disturbed.before[5] = lambda: signal.raise_signal(signal.SIGTERM)
+    assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
+    with monkeypatch.context() as another:
+        another.setattr("platform.release", lambda: "2.6.32")
+        assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 2
+    assert ", is 2.6.32): go on where it was begun" in capsys.readouterr().err
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
+    assert disturbed.measured == len(points_of(Profile.load(tmp_path / "p.json")))
+
+
 def test_a_signal_right_behind_another_one_does_not_interrupt_what_that_one_saves(monkeypatch):
     """So timeout(1) sends them, and a terminal that is closed."""
     saved = []

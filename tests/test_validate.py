@@ -245,6 +245,24 @@ def test_another_machine_is_said_and_is_not_trustworthy(place, machine, capsys):
     assert "kernel is" in capsys.readouterr().err
 
 
+def test_what_the_kernel_keeps_of_the_memory_makes_no_other_machine(place, machine, capsys):
+    document = json.loads((place / "p.json").read_text())
+    document["environment"]["memory_bytes"] += 1 << 20
+    (place / "p.json").write_text(json.dumps(document))
+    assert main(command(place, "--no-orthogonal")) == 0
+    assert "errors are not its own" not in capsys.readouterr().err
+
+
+def test_points_of_two_machines_are_no_validation(place, machine, capsys, monkeypatch):
+    machine.interrupt_at = 3
+    assert main(command(place, "--no-orthogonal")) == 130
+    with monkeypatch.context() as another:
+        another.setattr("platform.release", lambda: "2.6.32")
+        assert main(command(place, "--no-orthogonal", "--resume")) == 2
+    assert "cannot resume" in capsys.readouterr().err
+    assert main(command(place, "--no-orthogonal", "--resume")) == 0
+
+
 def test_another_device_of_the_same_name_is_said(place, machine, capsys, monkeypatch):
     document = json.loads((place / "p.json").read_text())
     document["settings"]["access"] = Access("device", "/dev/x").as_document()

@@ -117,3 +117,14 @@ def test_who_is_in_a_call_and_waits_for_nothing_keeps_a_processor_awake():
     start, _, waited = run(todo, MACHINE)
     assert start[:3].tolist() == [1e3, 15e3, 46e3]
     assert waited[1:3].tolist() == [AWAKE_NS, ACCESS_NS]
+
+
+def test_of_threads_that_come_and_go_those_that_are_there_count():
+    """Thread 1 is over at 2 us; thread 2, which it started, is in its only call from 3 to 33 us; thread 0 reads."""
+    rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 0, 1, 2), READ, (Kind.READ, 900, 1, 0)]
+    todo = operations(rows, cached=[0], after=(-1, -1, 0))
+    todo.gap_ns[:], todo.processor_ns[1], todo.computing_ns[:] = [1e3, 1e3, 15e3, 20e3], 30e3, 0.0
+    start, end, waited = run(todo, MACHINE)
+    assert start.tolist() == [1e3, 3e3, 15e3, 56e3]
+    assert end[1] == 33e3
+    assert waited[2:].tolist() == [AWAKE_NS, ACCESS_NS]

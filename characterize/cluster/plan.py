@@ -158,7 +158,8 @@ def _placed(recordings: Sequence[Recording], surveys: Sequence[Survey]) -> list[
     files = tasks = operations = 0
     devices: set[int] = set()
     for recording, survey, shift in zip(recordings, surveys, shifts, strict=True):
-        free = iter(number for number in range(1, NUMBERS_END) if number not in devices | survey.devices)
+        taken = devices | survey.devices
+        free = (number for number in range(1, NUMBERS_END) if number not in taken)
         table = {device: next(free) for device in sorted(survey.devices & devices) if device}
         numbered = replace(recording, files=files, tasks=tasks, operations=operations, devices=table)
         placed.append(replace(numbered, records=survey.records, shift_ns=shift))
@@ -199,13 +200,15 @@ def _facts(recordings: Sequence[Recording], surveys: Sequence[Survey]) -> Trace:
         return each[0]
     flags, lost, count = HeaderFlag(0), dict.fromkeys(RecordKind, 0), dict.fromkeys(RecordKind, 0)
     paths: dict[int, str] = {}
+    taken: set[str] = set()
     for number, facts in enumerate(each, 1):
         flags |= facts.header.flags | (HeaderFlag.INCOMPLETE if facts.header.lacks_uncounted else HeaderFlag(0))
         for kind in RecordKind:
             lost[kind] += facts.header.lost.get(kind, 0)
             count[kind] += facts.header.count[kind]
-        names = numbered(set(facts.paths.values()), set(paths.values()), number)
+        names = numbered(set(facts.paths.values()), taken, number)
         paths |= {file: names[path] for file, path in facts.paths.items()}
+        taken.update(names.values())
     # Where one recorder was killed nobody knows when; its records may go on behind the end of the others.
     ended = all(facts.header.start_monotonic_ns < facts.header.end_monotonic_ns for facts in each)
     header = Header(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from characterize.document import plain
@@ -10,6 +11,7 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.comparing.comparison import Row, Sample, little_response_time_ns, sample_of
 from selfscale.comparing.comparison_runs import Setting
+from selfscale.measuring.environment import changed, host
 from selfscale.predict import Predictor
 from selfscale.predicting.estimates import simulated_in_io, simulation_of
 from selfscale.predicting.no_simulation import no_simulation
@@ -118,7 +120,17 @@ def prediction_rows(setting: Setting) -> list[Row]:
             rows[0].notes.append(f"the operations of the trace are not simulated: {told}")
         elif found is not None:
             rows.append(_prediction_simulated(setting, rows[0], found, operations.span_s))
+    if elsewhere := _elsewhere(setting.profile.environment):
+        for row in rows:
+            row.reasons.append(elsewhere)
     return rows
+
+
+def _elsewhere(environment: Mapping[str, Any]) -> str:
+    """Why predictions are not of the machine that the other rows run on; empty where nothing says so."""
+    here = host()
+    found = [f"{name} was {environment[name]}, is {here[name]}" for name in changed(environment, here)]
+    return f"the profile was measured on another machine: {'; '.join(found)}" if found else ""
 
 
 def _prediction_extended(setting: Setting, predictor: Predictor, warm: Row, share: float) -> Row:

@@ -21,7 +21,8 @@ from characterize.errors import FlextraceError, remedy_of
 from characterize.workload import Workload
 from selfscale.exploring.plan import Step
 from selfscale.measure import Point
-from selfscale.profiles.profile_shape import check_machine, check_point
+from selfscale.measuring.environment import changed
+from selfscale.profiles.profile_shape import check_host, check_machine, check_point
 
 SCHEMA = "flextrace.points/1"
 
@@ -38,6 +39,8 @@ class Journal:
         What was found out at the start (expected cache size, processors); kept from the first run.
     needed : iterable of str
         What a journal that is resumed has to say of the machine.
+    host : mapping, optional
+        Where it is measured (`selfscale.measuring.environment.host`); resuming on another one is refused.
 
     Attributes
     ----------
@@ -55,15 +58,17 @@ class Journal:
         *,
         resume: bool,
         needed: Iterable[str] = (),
+        host: Mapping[str, Any] | None = None,
     ):
         self.path = path
         self.points: list[Point] = []
         self.machine = dict(machine)
         self._documents: list[dict[str, Any]] = []
         if resume:
-            self._read(settings, needed)
+            self._read(settings, needed, host or {})
         else:
-            self._write_line({"schema": SCHEMA, "settings": dict(settings), "machine": self.machine}, "w")
+            first = {"settings": dict(settings), "machine": self.machine, "host": dict(host or {})}
+            self._write_line({"schema": SCHEMA, **first}, "w")
 
     @property
     def measured(self) -> int:
@@ -75,7 +80,7 @@ class Journal:
         """Workloads off the curves that the run chose, as far as they were measured."""
         return [point.workload for point in self.points if point.role == "inform"]
 
-    def _read(self, settings: Mapping[str, Any], needed: Iterable[str]) -> None:
+    def _read(self, settings: Mapping[str, Any], needed: Iterable[str], host: Mapping[str, Any]) -> None:
         try:
             lines = self.path.read_bytes().splitlines(keepends=True)
         except FileNotFoundError:
@@ -106,6 +111,13 @@ class Journal:
                 "give the same ones, or start afresh with --force",
                 2,
             )
+        was = first.get("host", {})
+        if moved := [f"{name} was {was[name]}, is {host[name]}" for name in changed(was, host)]:
+            raise FlextraceError(
+                f"cannot resume {self.path} on another machine ({'; '.join(moved)}): go on where it was begun, "
+                "or start afresh with --force",
+                2,
+            )
         # What is whole is left alone: its run may still be going on, beside which this one will be refused.
         if whole_bytes < sum(map(len, lines)):
             os.truncate(self.path, whole_bytes)
@@ -119,6 +131,7 @@ class Journal:
             if not isinstance(settings, dict):
                 raise TypeError("settings is no object")
             check_machine(machine, needed)
+            check_host(first.get("host", {}))
             for number, point in enumerate(points, 1):
                 check_point(point, f"point {number}")
             return machine, [Point.from_document(point) for point in points]

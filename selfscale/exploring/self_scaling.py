@@ -35,7 +35,7 @@ from selfscale.measuring import storage
 from selfscale.measuring.measurable_sizes import REQUESTS_PER_FILE_MIN, align, align_request
 from selfscale.profile import Profile, Region
 from selfscale.profiles.direction_caches import next_probe
-from selfscale.profiles.drift import drift_of
+from selfscale.profiles.repeatability import drift_of
 
 START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num": 1}
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0

@@ -9,6 +9,7 @@ import platform
 import re
 import shutil
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ PROC, SYS = Path("/proc"), Path("/sys")
 SECTOR_BYTES = 512
 MEMORY_TOLERANCE = 0.01
 """Two memory limits further apart than this share are different (the kernel rounds a limit to pages)."""
+TELLING = ("kernel", "machine", "cpus", "filesystem", "device", "device_bytes", "memory_bytes", "memory_limit_bytes")
+"""What of an environment tells one machine from another."""
 IDENTITIES = ("wwid", "device/wwid", "serial", "device/serial", "dm/uuid", "md/uuid", "loop/backing_file")
 """Below a disk in /sys: what tells it from others."""
 
@@ -139,7 +142,18 @@ def identity_of(device: str) -> str | None:
     return f"{size_bytes} bytes"
 
 
-def _machine() -> dict[str, Any]:
+def changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Which facts of `TELLING` are not as they were, of those that both environments have."""
+
+    def same(name: str) -> bool:
+        # From one start to the next a kernel keeps some more or less of the memory for itself.
+        return same_limit(then[name], now[name]) if name.startswith("memory") else then[name] == now[name]
+
+    return [name for name in TELLING if name in then and name in now and not same(name)]
+
+
+def host() -> dict[str, Any]:
+    """What an environment says of the machine, wherever on it is measured."""
     from replayer.running.confine import current_limit  # noqa: PLC0415
 
     total, own = memory_bytes()["MemTotal"], current_limit()
@@ -158,14 +172,14 @@ def device_environment(path: str) -> dict[str, Any]:
 
     geometry = geometry_of(Path(path))
     device = {"device": path, "device_bytes": geometry.size_bytes, "logical_block_bytes": geometry.block_bytes}
-    return {**_machine(), **device, "memory_limit_bytes": None}
+    return {**host(), **device, "memory_limit_bytes": None}
 
 
 def environment(directory: str | os.PathLike[str], memory_limit_bytes: int | None) -> dict[str, Any]:
     """What a profile says of where it was measured (contract: ``environment`` of flextrace.profile/1)."""
     filesystem, device, options = mount_of(directory)
     return {
-        **_machine(),
+        **host(),
         "memory_limit_bytes": memory_limit_bytes,
         "cache_limit_bytes": cache_limit_bytes(memory_limit_bytes),
         "directory": str(Path(directory).resolve()),

@@ -3,9 +3,10 @@
 
 The service time of a mean request at a resource is k . f (equation 5.2): f counts the overheads of the request (one per
 request, one per byte, by direction; those of the device only for the share that misses the cache), k are the resource's
-seconds per overhead. The machine is a black box (5.3): the resource that takes longest is the bottleneck, and the
-throughput is N / T_max = k . f (5.24) with N equal resources. The processes themselves are one of the resources, with
-N = processNum: a process waits for everything, so it is the bottleneck as long as nothing else is saturated.
+seconds per overhead. The machine is a black box (5.3): the resource that takes longest is the bottleneck, and where
+there are N equal ones of it N / T = k . f, with T requests per second (5.24). The processes themselves are one of the
+resources, with N = processNum: a process waits for everything, so it is the bottleneck as long as nothing else is
+saturated.
 
 Which point belongs to which resource is found as Lee does by hand: assign, regress, assign again.
 """

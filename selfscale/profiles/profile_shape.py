@@ -161,6 +161,13 @@ def check_machine(machine: Any, required: Iterable[str]) -> None:
         raise ValueError(f"machine has {unknown[0]}, which is unknown")
 
 
+def check_host(host: Any) -> None:
+    """Look at what a journal says of where its points were measured; raises what `check_shape` does."""
+    if not isinstance(host, dict):
+        raise TypeError("host is no object")
+    _check(host, ENVIRONMENT, "host")
+
+
 def _rows(value: Any, name: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise TypeError(f"{name} is no list of objects")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns points into how far equal measurements lay apart, minutes apart (thesis table 5.1)."""
+"""Turns points into how far equal measurements lay apart, minutes apart (thesis, table 5.1), and where they went."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -90,3 +90,22 @@ def repeatability(points: Sequence[Point], regions: Sequence[Region]) -> Repeata
         len(points),
         sum(not point.steady for point in points),
     )
+
+
+def drift_of(points: Sequence[Point], regions: Sequence[Region]) -> dict[str, Any]:
+    """Per region: throughputs of its focal point, whatever it was measured for, their spread, and last to first."""
+    found = []
+    for index, region in enumerate(regions):
+        values = [point.throughput_bytes_per_s for point in points if point.workload == region.focal]
+        if len(values) < 2 or min(values) <= 0:
+            continue
+        mean = sum(values) / len(values)
+        found.append(
+            {
+                "region": index,
+                "throughput_bytes_per_s": values,
+                "spread": (max(values) - min(values)) / mean,
+                "last_to_first": values[-1] / values[0] - 1,
+            }
+        )
+    return {"reference_points": found}

@@ -84,6 +84,10 @@ def read_table(
     for index in _of_text(lines, meaning):
         said.append(f"column {header[index]!r} holds no number: left out")
         del meaning[index]
+    place = {column.name: index for index, column in meaning.items()}
+    if place.keys() >= {THROUGHPUT, REQUESTS}:
+        said.append(f"column {header[place[REQUESTS]]!r} is left out for {header[place[THROUGHPUT]]!r}")
+        del meaning[place[REQUESTS]]
     rows, bad = [], []
     for number, cells in lines:
         fault = _fault(path, number, cells, header, meaning)
@@ -133,9 +137,7 @@ def _meaning(path: Path, header: list[str], columns: dict[str, str], leave_out: 
             )
         meaning[index] = column
     names = {column.name for column in meaning.values()}
-    if THROUGHPUT in names and REQUESTS in names:
-        meaning = {index: column for index, column in meaning.items() if column.name != REQUESTS}
-    elif THROUGHPUT not in names and not {REQUESTS, "sizeMean"} <= names:
+    if THROUGHPUT not in names and not {REQUESTS, "sizeMean"} <= names:
         raise FlextraceError(
             f"{path} has no throughput: name a column throughput_bytes_per_s or throughput_mb_per_s (or iops beside "
             "sizeMean), or say which one it is with --columns throughput_mb_per_s=COLUMN",

@@ -59,8 +59,8 @@ def cache_sizes(profiles: Sequence[Profile]) -> Figure | None:
     figure.update_layout(yaxis=share_axis, yaxis2=size_axis, height=420)
     missing = data.loc[data["cache_bytes"].isna(), "machine"].tolist()
     sentence = (
-        "The effective size of the file cache, where throughput first falls with uniqueBytes, of each machine's memory "
-        "or of the memory group that it was measured in (Chen & Patterson 1994, figure 4)."
+        "The effective size of the file cache, up to which reads keep their speed, and as a share of each machine's "
+        "memory, or of the memory group that it was measured in (Chen & Patterson 1994, figure 4)."
     )
     note = f"No border was found on {', '.join(missing)}." if missing else ""
     return Figure("Size of the file cache", sentence, figure, data, note=note)

@@ -313,12 +313,12 @@ def _processes(trace: Trace, threads: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def _unchanged(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Syncs of directories since the last one of which no name has changed, of whichever directory; shape (n,)."""
-    renames = np.cumsum(columns["renames"])
-    unchanged = np.zeros(len(renames), bool)
+    unchanged = np.zeros(len(columns["file"]), bool)
     syncs = np.flatnonzero(columns["kind"] == Kind.DIRECTORY_SYNC)
-    for file in np.unique(columns["file"][syncs]):
-        own = syncs[columns["file"][syncs] == file]
-        unchanged[own] = np.diff(renames[own], prepend=0) == 0
+    syncs = syncs[np.argsort(columns["file"][syncs], kind="stable")]
+    file, renames = columns["file"][syncs], np.cumsum(columns["renames"])[syncs]
+    before = np.where(file[1:] == file[:-1], renames[:-1], 0)
+    unchanged[syncs] = renames == np.append(0, before)[: len(syncs)]
     return unchanged
 
 

@@ -39,7 +39,7 @@ from selfscale.simulation.storage_work import (
     write_back,
     write_direct,
 )
-from selfscale.simulation.who_computes import Threads, computing
+from selfscale.simulation.who_computes import Threads, computing, enter, next_thread
 
 READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, FETCH, GIVE_BACK, *READ_AHEAD, _ = (int(kind) for kind in Kind)
 NO_READ_AHEAD, USUAL_READ_AHEAD, MORE_READ_AHEAD = READ_AHEAD
@@ -172,9 +172,12 @@ def _threads_alike(operations: Operations) -> int:
 def _by_cause(cause: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Of each of `count` operations the first one that has it as its cause, and of that the next; -1: none."""
     first, following = np.full(count, -1, np.int64), np.full(len(cause), -1, np.int64)
-    for each in np.flatnonzero(cause >= 0):
-        following[each] = first[cause[each]]
-        first[cause[each]] = each
+    caused = np.flatnonzero(cause >= 0)
+    caused = caused[np.argsort(cause[caused], kind="stable")]
+    same = cause[caused[1:]] == cause[caused[:-1]]
+    following[caused[:-1][same]] = caused[1:][same]
+    causes, places = np.unique(cause[caused], return_index=True)
+    first[causes] = caused[places]
     return first, following
 
 
@@ -184,9 +187,12 @@ def _run(todo, state, recorded_on):
     start_ns, end_ns, waited_ns = np.zeros(count), np.full(count, np.inf), np.zeros(count)
     current, ready_ns, first = todo.head.copy(), np.zeros(len(todo.head)), todo.after < 0
     due_ns, before_ns = np.where(first, todo.gap_ns[todo.head], np.inf), np.where(first, 0.0, -np.inf)
-    threads = Threads(current, due_ns, before_ns, ready_ns)
+    living, alive = np.zeros(len(current), np.int64), np.zeros(1, np.int64)
+    threads = Threads(current, due_ns, before_ns, ready_ns, living, alive)
+    for thread in np.flatnonzero(first):
+        enter(threads, thread)
     for _ in range(count):
-        thread = np.argmin(due_ns)
+        thread = next_thread(threads)
         now, number = due_ns[thread], current[thread]
         write_back(state, now)
         state.counts[COMPUTING] = computing(todo, threads, now, thread, state.costs.serving_threads > 0)
@@ -207,6 +213,7 @@ def _run(todo, state, recorded_on):
             waiter = todo.next_waiter[waiter]
         child = todo.first_child[number]
         while child >= 0:
+            enter(threads, child)
             before_ns[child] = end_ns[number]
             due_ns[child] = end_ns[number] + todo.gap_ns[todo.head[child]]
             child = todo.next_child[child]
