@@ -88,40 +88,29 @@ def run(arguments: argparse.Namespace) -> int:
     output = arguments.output or arguments.profile.with_name(arguments.profile.stem + "-validation.json")
     _check(arguments, profile, output)
     _check_models(profile, arguments.profile)
-    access = profile.access
-    directory = _directory(arguments, profile, access.device)
+    directory = _directory(arguments, profile, profile.access.device)
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
     with taken_back(directory), contextlib.ExitStack() as stack:
-        _try_place(arguments, access, directory, output)
-        how: dict[str, Any] = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
-        validation = plan(profile, arguments.workloads, seconds=arguments.max_time, **how)
-        chosen = {
-            "profile": str(arguments.profile.resolve()),
-            "created": profile.created,
-            "directory": str(directory.resolve()) if directory else None,
-            "access": access.as_document(),
-            "memory_bytes": memory_bytes,
-            "workloads": arguments.workloads,
-            "max_seconds": arguments.max_time,
-            **how,
-        }
-        warnings = _differences(profile, directory, access.device, memory_bytes)
+        _try_place(arguments, profile.access, directory, output)
+        drawn = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
+        validation = plan(profile, arguments.workloads, seconds=arguments.max_time, **drawn)
+        chosen = _chosen(arguments, profile, directory, memory_bytes)
+        warnings = _differences(profile, directory, profile.access.device, memory_bytes)
         again = f"validate --resume {_same_options(arguments)}"
         settings = _settings(profile, validation.workloads)
         stack.enter_context(alone_with(journal_path(output), resume=arguments.resume))
-        here = host()
-        journal = Journal(journal_path(output), chosen, {}, resume=True, host=here) if arguments.resume else None
+        journal = Journal(journal_path(output), chosen, {}, resume=True, host=host()) if arguments.resume else None
         if directory:
             measuring.check_space(directory, memory_bytes, settings)
         stack.enter_context(told_how_to_go_on(again, _say) if journal else contextlib.nullcontext())
         group = stack.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
         measuring.lay_out(settings, image, _say)
-        measuring.age_cache(settings, image, group, access, _say)
-        journal = journal or Journal(journal_path(output), chosen, {}, resume=False, host=here)
+        measuring.age_cache(settings, image, group, profile.access, _say)
+        journal = journal or Journal(journal_path(output), chosen, {}, resume=False, host=host())
         progress = stack.enter_context(Progress(math.inf, len(journal.points), _say))
         measure = measuring.measure_in(
-            image, group, access, arguments.confirm, journal.points, **stopping_of(profile.settings)
+            image, group, profile.access, arguments.confirm, journal.points, **stopping_of(profile.settings)
         )
         try:
             result = validate(profile, validation, progress.wrap(journal.wrap(measure)))
@@ -147,6 +136,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _left_out(workloads: int) -> str:
     return f"; workloads that moved nothing in their time, left out of the errors: {workloads}" if workloads else ""
+
+
+def _chosen(
+    arguments: argparse.Namespace, profile: Profile, directory: Path | None, memory_bytes: int | None
+) -> dict[str, Any]:
+    """What an interrupted run must have had the same to be gone on with."""
+    return {
+        "profile": str(arguments.profile.resolve()),
+        "created": profile.created,
+        "directory": str(directory.resolve()) if directory else None,
+        "access": profile.access.as_document(),
+        "memory_bytes": memory_bytes,
+        "workloads": arguments.workloads,
+        "max_seconds": arguments.max_time,
+        "seed": arguments.seed,
+        "orthogonal": not arguments.no_orthogonal,
+    }
 
 
 def _directory(arguments: argparse.Namespace, profile: Profile, device: str | None) -> Path | None:
