@@ -81,7 +81,7 @@ def place_by_depths(
     *,
     runs_tolerance: float = RUNS_TOLERANCE,
     cuts: float = RUNS_TOLERANCE / 2,
-    least: float = 0.0,
+    held: float = CURVE_HELD,
 ) -> float:
     """Give the requests places at the depths of those of `like` (default: their own), on a footprint of `target` bytes.
 
@@ -97,15 +97,15 @@ def place_by_depths(
         By how much seqFrac may move.
     cuts : float
         Up to which of that runs are cut for a nearer curve: what is more is brought back afterwards, which bends it.
-    least : float
-        By how much the curve is off in any case.
+    held : float
+        By how much the curve may be off. It is brought nearer than that, so that a later step may bend it.
 
     Returns
     -------
     float
         The footprint.
     """
-    placer = _Placer(draft, target, generator, like or draft, runs_tolerance=runs_tolerance, cuts=cuts, least=least)
+    placer = _Placer(draft, target, generator, like or draft, runs_tolerance=runs_tolerance, cuts=cuts, held=held)
     best = placer.best()
     draft.note("uniqueBytes", by_depth=True)
     placer.write(draft, best.offset, best.file)
@@ -147,12 +147,12 @@ class _Placer:
         *,
         runs_tolerance: float,
         cuts: float,
-        least: float,
+        held: float,
     ):
         start, end, self.file = draft.intervals()
         self.draft, self.size, self.generator = draft, end - start, generator
         self.runs_tolerance, self.cuts = runs_tolerance, cuts
-        self.near, self.held = least + CURVE_HELD / 2, least + CURVE_HELD
+        self.near, self.held = held - CURVE_HELD / 2, held
         self.target, self.factor = target, target / like.unique_bytes()
         self.growth = target / draft.unique_bytes()
         self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)

@@ -30,7 +30,14 @@ LATEST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 Way = Callable[[Draft, float], float]
 
 
-def change_unique_bytes(draft: Draft, target: float, generator: np.random.Generator, like: Draft | None = None) -> None:
+def change_unique_bytes(
+    draft: Draft,
+    target: float,
+    generator: np.random.Generator,
+    like: Draft | None = None,
+    *,
+    curve_held: float = CURVE_HELD,
+) -> None:
     """Make the union of all requests `target` bytes.
 
     Parameters
@@ -41,6 +48,8 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     generator : Generator
     like : Draft
         The same requests, perhaps with other sizes, whose miss-ratio curve is to be held; default `draft`.
+    curve_held : float
+        By how much that may be off more than it has to.
 
     Raises
     ------
@@ -69,11 +78,10 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
         ways = [fewer, [partial(fold_evenly, latest=share) for share in LATEST]]
     possible = target <= float((end - start).sum())
     before = curve_of_requests(*(like or draft).intervals())
-    least = least_error(before, draft, target)
-    by_depth = partial(place_by_depths, generator=generator, like=like, least=least)
+    held = least_error(before, draft, target) + curve_held
+    by_depth = partial(place_by_depths, generator=generator, like=like, held=held)
     stages: list[list[Way]] = [*ways, [by_depth] if possible else []]
-    held = enough, least + CURVE_HELD
-    best, reached = _best_of(stages, draft, target, before, held)
+    best, reached = _best_of(stages, draft, target, before, (enough, held))
     if abs(reached / target - 1) > enough:
         other = fold_large_first(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
         low, high = sorted([reached, float(unique), other])[::2]
