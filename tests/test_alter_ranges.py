@@ -3,17 +3,35 @@
 
 from __future__ import annotations
 
+import re
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from characterize.errors import FlextraceError
+from characterize.units import parse_size
 from replayer.alter import Relative, alter
 from replayer.flexible import by_depth
-from replayer.flexible.draft import UnreachableError
-from tests.flexible_traces import database_like, sort_like
+from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.size_mean import RESULT_BYTES_MAX, change_size_mean
+from tests.flexible_traces import Recording, database_like, sort_like
 
 pytestmark = pytest.mark.parallel
+
+
+def few_reads(*sizes):
+    recording = Recording()
+    file = recording.file("/data", 1 << 20)
+    for number, size in enumerate(sizes):
+        recording.read(1, file, number << 16, size)
+    return recording.trace()
+
+
+def named(error, pattern):
+    found = re.search(pattern, str(error.value))
+    assert found, str(error.value)
+    return found[1]
 
 
 def test_the_range_that_it_names_is_reached():
@@ -52,3 +70,15 @@ def test_the_range_is_searched_for_without_holding_the_curve(monkeypatch):
     assert corrected.call_count == 2 * once
     _, manifest = alter(parent, {"sizeMean": raised.value.high})
     assert not manifest.off
+
+
+def test_the_largest_mean_size_that_it_names_is_not_refused():
+    # 1.6667 GiB, of which four digits are more.
+    draft = Draft.of(few_reads(8192, 12288))
+    with pytest.raises(UnreachableError) as raised:
+        change_size_mean(draft, 2.0**31)
+    largest = parse_size(named(raised, "reachable is up to (.*)"))
+    change_size_mean(draft, largest)
+    start, end, _ = draft.intervals()
+    assert np.mean(end - start) == pytest.approx(largest, rel=0.001)
+    assert max(end - start) <= RESULT_BYTES_MAX
