@@ -82,3 +82,23 @@ def test_the_largest_mean_size_that_it_names_is_not_refused():
     start, end, _ = draft.intervals()
     assert np.mean(end - start) == pytest.approx(largest, rel=0.001)
     assert max(end - start) <= RESULT_BYTES_MAX
+
+
+@pytest.mark.parametrize("name", ["thinkScale", "timeScale"])
+def test_the_largest_factor_that_it_names_is_not_refused(name):
+    parent = sort_like(1, 1 << 20)
+    with pytest.raises(UnreachableError, match=rf"{name} 1e\+300 is not reachable: the clock") as raised:
+        alter(parent, {name: Relative(1e300)})
+    largest = float(named(raised, r"reachable is .*to (\S+)"))
+    assert largest > 1e9
+    _, manifest = alter(parent, {name: Relative(largest)})
+    assert not manifest.off
+
+
+def test_the_smallest_time_scale_that_it_names_is_not_refused():
+    # 2409 ns are 1 ns then, which is 0.00041511 of it.
+    parent = few_reads(*[4096] * 8)
+    with pytest.raises(UnreachableError) as raised:
+        alter(parent, {"timeScale": Relative(1e-6)})
+    _, manifest = alter(parent, {"timeScale": Relative(float(named(raised, r"reachable is about (\S+) to")))})
+    assert not manifest.off
