@@ -29,7 +29,7 @@ from characterize.counting.intervals import union_length
 from characterize.layout import Fileop, Source
 from characterize.references import BLOCK_BYTES
 from characterize.requests import is_system_path
-from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
+from replayer.flexible.curve import CURVE_HELD, apart, curve_of_depths, curve_of_requests
 from replayer.flexible.depths import Requests, Room, depths_of, place_by_depth
 from replayer.flexible.draft import Draft
 from replayer.flexible.manifest import RUNS_TOLERANCE
@@ -108,7 +108,8 @@ def place_by_depths(
     placer = _Placer(draft, target, generator, like or draft, runs_tolerance=runs_tolerance, cuts=cuts, held=held)
     best = placer.best()
     draft.note("uniqueBytes", by_depth=True)
-    placer.write(draft, best.offset, best.file)
+    requests = draft.requests
+    draft.io["offset"][requests], draft.io["file"][requests] = best.offset, best.file
     return best.unique_bytes
 
 
@@ -260,15 +261,12 @@ class _Placer:
             sequential=sequential,
             rest=_rest(self.order, ~sequential, self.requests.blocks),
         )
-        offset, number = place_by_depth(
+        offset, number, found, joined = place_by_depth(
             requests, places, self.distinct, int(limit), tolerance, self.rarer, wishes.of_runs
         )
         file = self.names[number]
         unique = float(union_length(offset, offset + self.size, file))
-        tried = self.draft.copy()
-        self.write(tried, offset, file)
-        broken = abs(float(tried.sequential().mean()) - self.sequential)
-        curve = curve_of_requests(offset, offset + self.size, file)
+        broken, curve = abs(joined / len(offset) - self.sequential), curve_of_depths(found)
         off = max(abs(unique / self.target - 1) - self.tolerance, 0.0)
         rank = off, max(broken - self.runs_tolerance, 0.0), apart(self.curve, curve)
         return Placement(offset, file, unique, options, limit, wishes, curve, broken, rank)
@@ -302,12 +300,6 @@ class _Placer:
             if tried.broken <= max(best.broken, self.cuts):
                 best = min(best, tried, key=lambda one: one.rank)
         return best
-
-    @staticmethod
-    def write(draft: Draft, offset: np.ndarray, file: np.ndarray) -> None:
-        """Put the requests of a draft to other places."""
-        requests = draft.requests
-        draft.io["offset"][requests], draft.io["file"][requests] = offset, file
 
 
 def _rest(order: np.ndarray, begins: np.ndarray, blocks: np.ndarray) -> np.ndarray:

@@ -93,8 +93,8 @@ def depths_of(first: np.ndarray, blocks: np.ndarray, distinct: int, chosen: np.n
 @njit(cache=True)
 def place_by_depth(  # noqa: PLR0917
     requests: Requests, room: Room, distinct: int, limit: int, tolerance: float, new_first: bool, whole_runs: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """New offsets and files.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """New offsets and files, and what comes of them.
 
     Parameters
     ----------
@@ -116,6 +116,10 @@ def place_by_depth(  # noqa: PLR0917
     offset : ndarray of int64, shape (n,)
         In bytes, with the first place of the file at 0.
     file : ndarray of int64, shape (n,)
+    found : ndarray of int64
+        References at each LRU stack depth; the last are first ones.
+    sequential : int
+        Requests that are.
     """
     count, files = len(requests.low), len(room.base)
     offset, file = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -124,8 +128,8 @@ def place_by_depth(  # noqa: PLR0917
     file_of = np.empty(places, np.int32)
     for name in range(files):
         file_of[room.base[name] : room.base[name] + room.blocks[name]] = name
-    now = np.full(distinct, -1, np.int64)
-    streams = Streams(Dict.empty(types.int64, types.int64), np.empty(count, np.int64), np.empty(count, np.int64))
+    now, found, sequential = np.full(distinct, -1, np.int64), np.zeros(places + 1, np.int64), 0
+    streams = Streams(Dict.empty(types.int64, types.int64), np.empty(count, np.int64), np.full(count, -1))
     for i in range(count):
         place, used = -1, stack.state[1]
         if requests.sequential[i]:
@@ -149,13 +153,23 @@ def place_by_depth(  # noqa: PLR0917
         if key not in streams.number:
             streams.number[key] = len(streams.number)
         stream = streams.number[key]
+        sequential += streams.end[stream] == offset[i]
         streams.run[stream], streams.end[stream] = requests.run[i], offset[i] + requests.size[i]
         for step in range(requests.blocks[i]):
-            if stack.slot[place + step] < 0:
-                unused[place + step] = place + step + 1
-            touch(stack, place + step)
+            _use(stack, unused, found, place + step)
             now[requests.original[i] + step] = place + step
-    return offset, file
+    return offset, file, found, sequential
+
+
+@njit(cache=True)
+def _use(stack: Stack, unused: np.ndarray, found: np.ndarray, place: int) -> None:
+    """Touch a place, and count how deep it was, or that it was new."""
+    if stack.slot[place] < 0:
+        unused[place] = place + 1
+        found[-1] += 1
+    else:
+        found[depth_of(stack, place)] += 1
+    touch(stack, place)
 
 
 # ---- places ----
