@@ -59,7 +59,7 @@ def test_what_cannot_be_held_is_refused_with_the_range_in_which_it_is():
 
 
 def test_the_range_is_searched_for_without_holding_the_curve(monkeypatch):
-    parent, change = sort_like(4, 4 << 20), {"sizeMean": Relative(2)}
+    parent, change = sort_like(1, 1 << 20), {"sizeMean": Relative(2)}
     corrected = Mock(wraps=by_depth.corrected)
     monkeypatch.setattr(by_depth, "corrected", corrected)
     alter(parent, change, nearest=True)
