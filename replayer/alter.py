@@ -32,7 +32,7 @@ from characterize.trace_files.provenance import sha256_of
 from characterize.units import format_bytes, parse_fraction, parse_size
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of_records
 from replayer.flexible.block_layer import blocks_of_operations, operations_of_blocks
-from replayer.flexible.curve import CurveChange, apart, curve_of, scaled_curve_of
+from replayer.flexible.curve import CURVE_HELD, CurveChange, apart, curve_of, scaled_curve_of
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.manifest import HELD_TOLERANCE, SHARES, TIMES, Manifest
 from replayer.flexible.planned import RANGES, layer_of, planned, request_count, unchanged
@@ -138,7 +138,12 @@ def alter(
 
 
 def _altered(
-    trace: Trace, changes: Mapping[str, float | Relative], seed: int, *, queued: bool
+    trace: Trace,
+    changes: Mapping[str, float | Relative],
+    seed: int,
+    *,
+    queued: bool,
+    curve_held: float = CURVE_HELD,
 ) -> tuple[Trace, Manifest]:
     before = workload_of_records(trace)
     wanted = _wanted(before, changes)
@@ -153,9 +158,9 @@ def _altered(
     if not _same(wanted, before, "sizeMean"):
         change_size_mean(draft, wanted.size_mean)
     asked.sized = draft.copy()
-    _change_unique_bytes(draft, wanted, before, generator, parent)
+    _change_unique_bytes(draft, wanted, before, generator, parent, curve_held=curve_held)
     if abs(float(draft.sequential().mean()) - wanted.seq_frac) > HELD_TOLERANCE or not _same(wanted, before, "seqFrac"):
-        _change_seq_frac(draft, wanted, before, generator)
+        _change_seq_frac(draft, wanted, before, generator, curve_held=curve_held)
     if not _same(wanted, before, "readFrac"):
         change_read_frac(draft, wanted.read_frac, generator)
     changed = _drop_what_moved(draft, parent)
@@ -196,7 +201,9 @@ def _refusal(
         if name == "processNum" and (middle := float(round(middle))) in {good, bad}:
             break
         try:
-            met = not _altered(trace, {name: middle}, manifest.seed, queued=queued)[1].off
+            # A curve that is not held is no reason to refuse, and to hold it takes the longest.
+            tried = _altered(trace, {name: middle}, manifest.seed, queued=queued, curve_held=math.inf)
+            met = not tried[1].off
         except UnreachableError:
             met = False
         good, bad = (middle, bad) if met else (good, middle)
@@ -248,14 +255,20 @@ def _same(one: Workload, other: Workload, name: str) -> bool:
 
 
 def _change_unique_bytes(
-    draft: Draft, wanted: Workload, before: Workload, generator: np.random.Generator, parent: Draft
+    draft: Draft,
+    wanted: Workload,
+    before: Workload,
+    generator: np.random.Generator,
+    parent: Draft,
+    *,
+    curve_held: float,
 ) -> None:
     """Bring uniqueBytes where it is wanted, or back after requests were stretched, on the curve of `parent`."""
     changed = not _same(wanted, before, "uniqueBytes")
     if not changed and abs(draft.unique_bytes() / wanted.unique_bytes - 1) <= HELD_TOLERANCE:
         return
     try:
-        change_unique_bytes(draft, wanted.unique_bytes, generator, parent)
+        change_unique_bytes(draft, wanted.unique_bytes, generator, parent, curve_held=curve_held)
     except UnreachableError as error:
         if changed:
             raise
@@ -273,17 +286,19 @@ def _change_unique_bytes(
         ) from error
 
 
-def _change_seq_frac(draft: Draft, wanted: Workload, before: Workload, generator: np.random.Generator) -> None:
+def _change_seq_frac(
+    draft: Draft, wanted: Workload, before: Workload, generator: np.random.Generator, *, curve_held: float
+) -> None:
     """Bring seqFrac where it is wanted; where it is only to be held, as near as it goes."""
     try:
-        change_seq_frac(draft, wanted.seq_frac, generator)
+        change_seq_frac(draft, wanted.seq_frac, generator, curve_held=curve_held)
     except UnreachableError:
         if not _same(wanted, before, "seqFrac"):
             raise
     # Moved runs may have left bytes that nobody touches now.
     if abs(draft.unique_bytes() / wanted.unique_bytes - 1) > HELD_TOLERANCE:
         with contextlib.suppress(UnreachableError):
-            change_unique_bytes(draft, wanted.unique_bytes, generator)
+            change_unique_bytes(draft, wanted.unique_bytes, generator, curve_held=curve_held)
 
 
 def _drop_what_moved(draft: Draft, parent: Draft) -> np.ndarray:

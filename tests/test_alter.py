@@ -257,30 +257,6 @@ def test_requests_of_a_256th():
         alter(recording.trace(), {"sizeMean": 4096.0})
 
 
-def test_the_range_that_it_names_is_reached():
-    parent = database_like(300)
-    with pytest.raises(FlextraceError) as raised:
-        alter(parent, {"seqFrac": 1.0})
-    _, manifest = alter(parent, {"seqFrac": raised.value.high})
-    assert manifest.achieved.seq_frac == pytest.approx(raised.value.high, abs=0.01)
-    with pytest.raises(FlextraceError) as raised:
-        alter(parent, {"uniqueBytes": Relative(20)})
-    _, manifest = alter(parent, {"uniqueBytes": raised.value.high})
-    assert manifest.achieved.unique_bytes == pytest.approx(raised.value.high, rel=0.01)
-
-
-def test_what_cannot_be_held_is_refused_with_the_range_in_which_it_is():
-    # Of 1025 requests the 12 first ones of parts of the input do not follow the part before them any more.
-    parent = sort_like(4, 4 << 20)
-    with pytest.raises(UnreachableError, match=r"off would be seqFrac by -0\.0117.*--nearest") as raised:
-        alter(parent, {"processNum": 1})
-    assert raised.value.exit_code == 2
-    _, manifest = alter(parent, {"processNum": raised.value.low})
-    assert not manifest.off
-    _, manifest = alter(parent, {"processNum": 1}, nearest=True)
-    assert set(manifest.off) == {"seqFrac"}
-
-
 def test_refuses_a_trace_without_requests():
     blocks = np.zeros(3, BLOCK_DTYPE)
     blocks["kind"], blocks["op"] = RecordKind.BLOCK, BlockOp.FLUSH

@@ -29,20 +29,22 @@ from characterize.counting.intervals import union_length
 from characterize.layout import Fileop, Source
 from characterize.references import BLOCK_BYTES
 from characterize.requests import is_system_path
-from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
+from replayer.flexible.curve import CURVE_HELD, apart, curve_of_depths, curve_of_requests
 from replayer.flexible.depths import Requests, Room, depths_of, place_by_depth
 from replayer.flexible.draft import Draft
 from replayer.flexible.manifest import RUNS_TOLERANCE
 from replayer.flexible.wishes import Wishes, corrected, levels, moved, wishes_of_requests, wishes_of_runs
 
-# Part of every file that may be used, by the factor, and how wrong a depth may be, as a part of the stack, for a run to
-# stay with its data (2: whatever its depth). What is best depends on how regular reuse is, and on how many runs are
-# under way at once, each of which needs a file: of a sort the part decides on where runs meet, with no rule to be seen.
+# Part of every file that may be used, by the factor; how wrong a depth may be, as a part of the stack, for a run to
+# stay with its data (2: whatever its depth); and rings in which new places are taken. What is best depends on how
+# regular reuse is, on how much requests differ in size, and on how many runs are under way at once, each of which needs
+# a file: of a sort the part decides on where runs meet, with no rule to be seen.
 OPTIONS = (
-    *((room, tolerance) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4)),
-    *((room, 2.0) for room in (*(1 + step / 50 for step in range(32)), np.inf)),
+    *((1.0, tolerance, 2) for tolerance in (1 / 64, 0.4)),
+    *((room, tolerance, 0) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4)),
+    *((room, 2.0, 0) for room in (*(1 + step / 50 for step in range(32)), np.inf)),
 )
-TOLERANCES_RARER = (1 / 64, 0.4)
+OPTIONS_RARER = tuple((1.0, tolerance, 0) for tolerance in (1 / 64, 0.4))
 # Deviations of the footprint that are not told apart, relative; or one request.
 FOOTPRINT_TOLERANCE = 0.004
 # The limit in blocks that gives a footprint in bytes, and depths that give a curve, are approached in so many steps.
@@ -65,7 +67,7 @@ class Placement:
     offset: np.ndarray
     file: np.ndarray
     unique_bytes: float
-    options: tuple[float, float]
+    options: tuple[float, float, int]
     limit: float
     wishes: Wishes
     curve: np.ndarray
@@ -81,7 +83,7 @@ def place_by_depths(
     *,
     runs_tolerance: float = RUNS_TOLERANCE,
     cuts: float = RUNS_TOLERANCE / 2,
-    least: float = 0.0,
+    held: float = CURVE_HELD,
 ) -> float:
     """Give the requests places at the depths of those of `like` (default: their own), on a footprint of `target` bytes.
 
@@ -97,18 +99,19 @@ def place_by_depths(
         By how much seqFrac may move.
     cuts : float
         Up to which of that runs are cut for a nearer curve: what is more is brought back afterwards, which bends it.
-    least : float
-        By how much the curve is off in any case.
+    held : float
+        By how much the curve may be off. It is brought nearer than that, so that a later step may bend it.
 
     Returns
     -------
     float
         The footprint.
     """
-    placer = _Placer(draft, target, generator, like or draft, runs_tolerance=runs_tolerance, cuts=cuts, least=least)
+    placer = _Placer(draft, target, generator, like or draft, runs_tolerance=runs_tolerance, cuts=cuts, held=held)
     best = placer.best()
     draft.note("uniqueBytes", by_depth=True)
-    placer.write(draft, best.offset, best.file)
+    requests = draft.requests
+    draft.io["offset"][requests], draft.io["file"][requests] = best.offset, best.file
     return best.unique_bytes
 
 
@@ -147,12 +150,12 @@ class _Placer:
         *,
         runs_tolerance: float,
         cuts: float,
-        least: float,
+        held: float,
     ):
         start, end, self.file = draft.intervals()
         self.draft, self.size, self.generator = draft, end - start, generator
         self.runs_tolerance, self.cuts = runs_tolerance, cuts
-        self.near, self.held = least + CURVE_HELD / 2, least + CURVE_HELD
+        self.near, self.held = held - CURVE_HELD / 2, held
         self.target, self.factor = target, target / like.unique_bytes()
         self.growth = target / draft.unique_bytes()
         self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)
@@ -239,36 +242,35 @@ class _Placer:
 
     def best(self) -> Placement:
         """The best of all that is tried."""
-        options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if self.rarer else OPTIONS
+        options = OPTIONS_RARER if self.rarer else OPTIONS
         every = (self.placement(option, self.limit, wishes) for wishes in self.wishes for option in options)
         tried = heapq.nsmallest(REFINED, every, key=lambda one: one.rank[1:])
         return self.searched(min((self.refined(one) for one in tried), key=lambda one: one.rank))
 
-    def placement(self, options: tuple[float, float], limit: float, wishes: Wishes) -> Placement:
-        """Places with room and tolerance as in `OPTIONS`, on at most about `limit` blocks, at wished depths."""
-        room, tolerance = options
+    def placement(self, options: tuple[float, float, int], limit: float, wishes: Wishes) -> Placement:
+        """Places with `OPTIONS`, on at most about `limit` blocks, at wished depths."""
+        room, tolerance, rings = options
         if self.rarer:
             # No file needs more new places than it has references, but new ones have gaps between them.
             blocks = np.maximum(self.extent * (math.ceil(self.growth) + 1), self.extent + self.references)
         else:
-            blocks = np.minimum(np.ceil(self.extent * self.growth * room), self.extent).astype(np.int64)
+            # Rings have no room for more than the limit, so that they come around.
+            growth = limit / self.distinct if rings else self.growth
+            blocks = np.minimum(np.ceil(self.extent * growth * room), self.extent).astype(np.int64)
         blocks = np.maximum(blocks, self.largest)
-        places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies)
+        places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies, rings)
         sequential = self.requests.sequential & ~wishes.cut
         requests = self.requests._replace(
             depth=wishes.depth,
             sequential=sequential,
             rest=_rest(self.order, ~sequential, self.requests.blocks),
         )
-        offset, number = place_by_depth(
+        offset, number, found, joined = place_by_depth(
             requests, places, self.distinct, int(limit), tolerance, self.rarer, wishes.of_runs
         )
         file = self.names[number]
         unique = float(union_length(offset, offset + self.size, file))
-        tried = self.draft.copy()
-        self.write(tried, offset, file)
-        broken = abs(float(tried.sequential().mean()) - self.sequential)
-        curve = curve_of_requests(offset, offset + self.size, file)
+        broken, curve = abs(joined / len(offset) - self.sequential), curve_of_depths(found)
         off = max(abs(unique / self.target - 1) - self.tolerance, 0.0)
         rank = off, max(broken - self.runs_tolerance, 0.0), apart(self.curve, curve)
         return Placement(offset, file, unique, options, limit, wishes, curve, broken, rank)
@@ -302,12 +304,6 @@ class _Placer:
             if tried.broken <= max(best.broken, self.cuts):
                 best = min(best, tried, key=lambda one: one.rank)
         return best
-
-    @staticmethod
-    def write(draft: Draft, offset: np.ndarray, file: np.ndarray) -> None:
-        """Put the requests of a draft to other places."""
-        requests = draft.requests
-        draft.io["offset"][requests], draft.io["file"][requests] = offset, file
 
 
 def _rest(order: np.ndarray, begins: np.ndarray, blocks: np.ndarray) -> np.ndarray:

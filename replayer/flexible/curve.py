@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from characterize.locality import locality_of
+from characterize.locality import Locality, locality_of
 from characterize.references import BLOCK_BYTES
 from characterize.requests import requests_of
 from characterize.trace import Trace
@@ -66,8 +66,16 @@ def curve_of_requests(start: np.ndarray, end: np.ndarray, file: np.ndarray) -> n
     return _curve(pd.DataFrame({"offset": start, "bytes": end - start, "file": file}))
 
 
+def curve_of_depths(references: np.ndarray) -> np.ndarray:
+    """The miss ratios of so many references at each depth, the last of which are first ones; int64, shape (n,)."""
+    return _miss_ratios(Locality(references[:-1], int(references[-1])))
+
+
 def _curve(requests: pd.DataFrame) -> np.ndarray:
-    locality = locality_of(requests)
+    return _miss_ratios(locality_of(requests))
+
+
+def _miss_ratios(locality: Locality) -> np.ndarray:
     return np.asarray(locality.miss_ratio(np.arange(1, POINTS) / POINTS * locality.cold * BLOCK_BYTES))
 
 

@@ -3,7 +3,9 @@
 
 Places are blocks, numbered through all files. What continues a run stays behind it. A run that begins is put where the
 block of the wished depth is, on a file on which its thread has no other run under way; a run that is to be new gets
-places that nobody used while there is room, and then those that were used the longest ago.
+places that nobody used while there is room, and then those that were used the longest ago. Where requests differ in
+size, these are whole only if places are used around in a ring; and as the next one would be sequential there, in one of
+several rings.
 """
 
 from __future__ import annotations
@@ -57,12 +59,17 @@ class Requests(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Of every file: first place, number of places, and the requests from which to before which others may come."""
+    """Of every file: first place, number of places, and the requests from which to before which others may come.
+
+    New places are taken from so many ``rings`` of a file in turn (0: those that requests had), each of which goes on
+    where it was left.
+    """
 
     base: np.ndarray
     blocks: np.ndarray
     born: np.ndarray
     dies: np.ndarray
+    rings: int
 
 
 class Streams(NamedTuple):
@@ -93,8 +100,8 @@ def depths_of(first: np.ndarray, blocks: np.ndarray, distinct: int, chosen: np.n
 @njit(cache=True)
 def place_by_depth(  # noqa: PLR0917
     requests: Requests, room: Room, distinct: int, limit: int, tolerance: float, new_first: bool, whole_runs: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """New offsets and files.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """New offsets and files, and what comes of them.
 
     Parameters
     ----------
@@ -116,6 +123,10 @@ def place_by_depth(  # noqa: PLR0917
     offset : ndarray of int64, shape (n,)
         In bytes, with the first place of the file at 0.
     file : ndarray of int64, shape (n,)
+    found : ndarray of int64
+        References at each LRU stack depth; the last are first ones.
+    sequential : int
+        Requests that are.
     """
     count, files = len(requests.low), len(room.base)
     offset, file = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -124,8 +135,8 @@ def place_by_depth(  # noqa: PLR0917
     file_of = np.empty(places, np.int32)
     for name in range(files):
         file_of[room.base[name] : room.base[name] + room.blocks[name]] = name
-    now = np.full(distinct, -1, np.int64)
-    streams = Streams(Dict.empty(types.int64, types.int64), np.empty(count, np.int64), np.empty(count, np.int64))
+    now, found, sequential = np.full(distinct, -1, np.int64), np.zeros(places + 1, np.int64), 0
+    streams = Streams(Dict.empty(types.int64, types.int64), np.empty(count, np.int64), np.full(count, -1))
     for i in range(count):
         place, used = -1, stack.state[1]
         if requests.sequential[i]:
@@ -135,9 +146,14 @@ def place_by_depth(  # noqa: PLR0917
         if place < 0:
             new = requests.depth[i] == NEW or requests.depth[i] > used
             if (new or new_first) and used + requests.blocks[i] <= limit:
-                place = _unused(requests, room, stack, unused, streams, i)
+                if room.rings:
+                    place = _in_rings(requests, room, stack, unused, streams, i)
+                else:
+                    place = _unused(requests, room, stack, unused, streams, i)
             if place < 0 and not new:
                 place = _same(requests, room, stack, streams, i, now[requests.original[i]], file_of, tolerance)
+            if place < 0 and new and room.rings:
+                place = _oldest_of_rings(requests, room, stack, streams, i, file_of)
             if place < 0 and used > 0:
                 depth = used if new else requests.depth[i]
                 place = _at_depth(requests, room, stack, streams, i, file_of, depth, whole_runs)
@@ -149,13 +165,23 @@ def place_by_depth(  # noqa: PLR0917
         if key not in streams.number:
             streams.number[key] = len(streams.number)
         stream = streams.number[key]
+        sequential += streams.end[stream] == offset[i]
         streams.run[stream], streams.end[stream] = requests.run[i], offset[i] + requests.size[i]
         for step in range(requests.blocks[i]):
-            if stack.slot[place + step] < 0:
-                unused[place + step] = place + step + 1
-            touch(stack, place + step)
+            _use(stack, unused, found, place + step)
             now[requests.original[i] + step] = place + step
-    return offset, file
+    return offset, file, found, sequential
+
+
+@njit(cache=True)
+def _use(stack: Stack, unused: np.ndarray, found: np.ndarray, place: int) -> None:
+    """Touch a place, and count how deep it was, or that it was new."""
+    if stack.slot[place] < 0:
+        unused[place] = place + 1
+        found[-1] += 1
+    else:
+        found[depth_of(stack, place)] += 1
+    touch(stack, place)
 
 
 # ---- places ----
@@ -194,6 +220,38 @@ def _unused(  # noqa: PLR0917
         # Behind the run that ended last it would be sequential: one further leaves a gap.
         place += 1 << turn // 8
     return partly
+
+
+@njit(cache=True)
+def _in_rings(requests: Requests, room: Room, stack: Stack, unused: np.ndarray, streams: Streams, i: int) -> int:  # noqa: PLR0917
+    """The next places of one of the rings of the first file that has some."""
+    for name in range(len(room.base)):
+        for turn in range(room.rings):
+            begin = room.base[name] + (i + turn) % room.rings * (room.blocks[name] // room.rings)
+            place = next_unused(unused, begin)
+            if _fits(requests, room, streams, i, place, name) and stack.slot[place + requests.blocks[i] - 1] < 0:
+                return place
+    return -1
+
+
+@njit(cache=True)
+def _oldest_of_rings(  # noqa: PLR0917
+    requests: Requests, room: Room, stack: Stack, streams: Streams, i: int, file_of: np.ndarray
+) -> int:
+    """Where a ring goes on: what was used the longest ago, but for what is in front of it; -1 if that is not old."""
+    used, blocks = stack.state[1], requests.blocks[i]
+    for away in range(min(TURNS * blocks, used)):
+        place = at_depth(stack, used - 1 - away)
+        end = place + min(requests.rest[i], max(blocks, AHEAD_BLOCKS))
+        name = file_of[place]
+        if place > room.base[name] and 0 <= stack.slot[place - 1] < stack.slot[place]:
+            continue
+        if end > room.base[name] + room.blocks[name] or stack.slot[end - 1] < 0:
+            continue
+        near = depth_of(stack, place + blocks - 1) + used / NEAR + blocks + away >= used
+        if near and _fits(requests, room, streams, i, place, name):
+            return place
+    return -1
 
 
 @njit(cache=True)

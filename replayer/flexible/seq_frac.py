@@ -43,8 +43,10 @@ class Segments:
     of_request: np.ndarray
 
 
-def change_seq_frac(draft: Draft, target: float, generator: np.random.Generator) -> None:
-    """Relabel, exchange and move until `target` is met.
+def change_seq_frac(
+    draft: Draft, target: float, generator: np.random.Generator, *, curve_held: float = CURVE_HELD
+) -> None:
+    """Relabel, exchange and move until `target` is met, and the miss-ratio curve off by no more than `curve_held`.
 
     Raises
     ------
@@ -53,7 +55,7 @@ def change_seq_frac(draft: Draft, target: float, generator: np.random.Generator)
     """
     parent = draft.copy()
     present = float(draft.sequential().mean())
-    best = _nearest_curve(parent, target, generator)
+    best = _nearest_curve(parent, target, generator, curve_held)
     draft.io = best.io
     draft.note_all(best.notes)
     achieved = float(draft.sequential().mean())
@@ -72,7 +74,7 @@ def change_seq_frac(draft: Draft, target: float, generator: np.random.Generator)
         )
 
 
-def _nearest_curve(parent: Draft, target: float, generator: np.random.Generator) -> Draft:
+def _nearest_curve(parent: Draft, target: float, generator: np.random.Generator, held: float) -> Draft:
     """A copy that meets the target; where moves bend the miss-ratio curve, the moved runs go to places of their depths.
 
     The last sequential requests bend the most, so a bit fewer are tried as well: a random place needs a jump.
@@ -89,13 +91,13 @@ def _nearest_curve(parent: Draft, target: float, generator: np.random.Generator)
                 tried = plain.copy()
                 tried.notes = {"seqFrac": dict(plain.notes["seqFrac"])}
                 room = max(ACCEPTED - abs(float(plain.sequential().mean()) - target), 0.0)
-                place_by_depths(tried, footprint, generator, parent, runs_tolerance=room, cuts=room)
+                place_by_depths(tried, footprint, generator, parent, runs_tolerance=room, cuts=room, held=held)
             off = abs(float(tried.sequential().mean()) - target)
             bent = apart(curve, curve_of_requests(*tried.intervals()))
             rank = max(off - ACCEPTED, 0.0), bent
             if best is None or rank < best[0]:
                 best = rank, tried
-            if rank[0] == 0 and bent <= CURVE_HELD:
+            if rank[0] == 0 and bent <= held:
                 return tried
     assert best is not None
     return best[1]

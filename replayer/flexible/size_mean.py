@@ -37,10 +37,11 @@ def change_size_mean(draft: Draft, target: float) -> None:
     alignment = draft.alignment(file, start)
     largest = int((end - start).max())
     most = mean * RESULT_BYTES_MAX / largest
+    told = format_bytes(most * (1 - TOLERANCE))  # rounded up it would be refused
     if target > most:
         raise UnreachableError(
             f"sizeMean {format_bytes(target)} is not reachable: the largest request of {format_bytes(largest)} would "
-            f"exceed 2 GiB, what one system call moves; reachable is up to {format_bytes(most)}",
+            f"exceed 2 GiB, what one system call moves; reachable is up to {told}",
             1,
             most,
         )
@@ -49,7 +50,7 @@ def change_size_mean(draft: Draft, target: float) -> None:
     if abs(achieved / target - 1) > ACCEPTED:
         raise UnreachableError(
             f"sizeMean {format_bytes(target)} is not reachable: requests cannot be smaller than their alignment, and "
-            f"reach {format_bytes(achieved)}; reachable is that up to {format_bytes(most)}",
+            f"reach {format_bytes(achieved)}; reachable is that up to {told}",
             achieved,
             most,
         )

@@ -44,8 +44,8 @@ def scale_times(draft: Draft, factor: float, ranges: Iterable[np.ndarray] = (), 
     high = (TIME_MAX_NS - base) / max(float(end.max() - base), 1)
     if not low <= factor <= high:
         raise UnreachableError(
-            f"timeScale {factor:g} is not reachable: the clock counts whole nanoseconds; reachable is about {low:.3g} "
-            f"to {high:.3g}",
+            f"timeScale {factor:g} is not reachable: the clock counts whole nanoseconds; reachable is about "
+            f"{_no_less(low)} to {_no_more(high)}",
             low,
             high,
         )
@@ -78,8 +78,8 @@ def scale_think_times(draft: Draft, factor: float) -> float:
     Raises
     ------
     UnreachableError
-        Threads wait for each other longer than that; the message has the least factor. Or no thread ever thinks, as
-        may be where other changes joined or split them.
+        Threads wait for each other longer than that, or the last one would end after 146 years; the message has the
+        factor that is reached. Or no thread ever thinks, as may be where other changes joined or split them.
     FlextraceError
         The trace has no times.
     """
@@ -103,7 +103,16 @@ def scale_think_times(draft: Draft, factor: float) -> float:
             least,
             float("inf"),
         )
-    while (reached := slowed(high)[0]) < factor and high < STRONGEST:
+    # By then no operation starts later than at as many times its moment, those that are to meet at twice that.
+    most = max((TIME_MAX_NS - int(start.min())) / (2 * max(int(end.max() - start.min()), 1)), 1.0)
+    if factor > most:
+        raise UnreachableError(
+            f"thinkScale {factor:g} is not reachable: the clock counts up to 146 years; reachable is up to "
+            f"{_no_more(most)}",
+            least,
+            most,
+        )
+    while (reached := slowed(high)[0]) < factor and high < min(STRONGEST, most / 2):
         high *= 2
     strength = high
     reached, new = slowed(high)
@@ -147,3 +156,14 @@ def _set_times(draft: Draft, start: np.ndarray, end: np.ndarray) -> None:
 
 def _rounded(time: np.ndarray) -> np.ndarray:
     return np.floor(time + 0.5).astype(np.int64)
+
+
+def _no_less(factor: float) -> str:
+    """A factor in three digits, rounded to where it is reached."""
+    text = f"{factor:.3g}"
+    return text if float(text) >= factor else f"{factor * 1.01:.3g}"
+
+
+def _no_more(factor: float) -> str:
+    """The same from above."""
+    return f"{factor * 0.99:.3g}"

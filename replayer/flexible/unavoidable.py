@@ -71,7 +71,8 @@ def _counts(draft: Draft, unique_bytes: float, *, runs_stay: bool) -> tuple[floa
     _, blocks, requests = of_runs(begins | far[order])
     first_references = (1 - ACCEPTED) * unique_bytes / BLOCK_BYTES
     references_least = min(np.maximum(blocks, requests).sum(), references_most)
-    return first_references, blocks.sum() + cuts, references_least, references_most
+    # Each part of a run that is cut may begin and end in the middle of a block: two of them touch two blocks more.
+    return first_references, blocks.sum() + 2 * cuts, references_least, references_most
 
 
 def _most_blocks(size: np.ndarray, alignment: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from characterize.units import format_bytes
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
-from replayer.flexible.fold import fold_evenly, fold_large_first
+from replayer.flexible.fold import fold_evenly
 from replayer.flexible.manifest import RUNS_TOLERANCE, accepted
 from replayer.flexible.places import TOLERANCE
 from replayer.flexible.spread import spread_by_twins, spread_by_unrolling
@@ -26,11 +26,20 @@ from replayer.flexible.unavoidable import least_error
 
 # Shares of short-lived files that are tried to be found in any cache.
 LATEST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+# A larger footprint is met by so much less where that holds the miss-ratio curve: first references miss any cache.
+SHORT = 0.008
 
 Way = Callable[[Draft, float], float]
 
 
-def change_unique_bytes(draft: Draft, target: float, generator: np.random.Generator, like: Draft | None = None) -> None:
+def change_unique_bytes(
+    draft: Draft,
+    target: float,
+    generator: np.random.Generator,
+    like: Draft | None = None,
+    *,
+    curve_held: float = CURVE_HELD,
+) -> None:
     """Make the union of all requests `target` bytes.
 
     Parameters
@@ -41,6 +50,8 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     generator : Generator
     like : Draft
         The same requests, perhaps with other sizes, whose miss-ratio curve is to be held; default `draft`.
+    curve_held : float
+        By how much that may be off more than it has to.
 
     Raises
     ------
@@ -56,26 +67,23 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
         for at_random in (False, True)
     ]
     fewer: list[Way] = [
-        fold_large_first,
         fold_evenly,
         partial(fold_evenly, unrolled=True),
         partial(fold_evenly, by_first_use=generator),
-        partial(fold_evenly, to_one_size=True),
     ]
     start, end, _ = draft.intervals()
     enough = accepted(float((end - start).mean()) / target)
-    ways: list[list[Way]] = [more]
+    ways: list[list[Way]] = [more, [_to_less(way) for way in more]]
     if target < unique:
         ways = [fewer, [partial(fold_evenly, latest=share) for share in LATEST]]
     possible = target <= float((end - start).sum())
     before = curve_of_requests(*(like or draft).intervals())
-    least = least_error(before, draft, target)
-    by_depth = partial(place_by_depths, generator=generator, like=like, least=least)
+    held = least_error(before, draft, target) + curve_held
+    by_depth = partial(place_by_depths, generator=generator, like=like, held=held)
     stages: list[list[Way]] = [*ways, [by_depth] if possible else []]
-    held = enough, least + CURVE_HELD
-    best, reached = _best_of(stages, draft, target, before, held)
+    best, reached = _best_of(stages, draft, target, before, (enough, held))
     if abs(reached / target - 1) > enough:
-        other = fold_large_first(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
+        other = fold_evenly(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
         low, high = sorted([reached, float(unique), other])[::2]
         if low == high:
             # Nothing can be moved: what is accepted is what is as near as a target has to be met.
@@ -89,6 +97,10 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
         )
     draft.io, draft.fileops, draft.files, draft.paths = best.io, best.fileops, best.files, best.paths
     draft.note_all(best.notes)
+
+
+def _to_less(way: Way) -> Way:
+    return lambda draft, target: way(draft, target * (1 - SHORT))
 
 
 def _best_of(
