@@ -15,7 +15,7 @@ from characterize.layout import HeaderFlag
 from characterize.places import POINTS_MAX
 from flextrace.main import main
 from tests.made_trace import made_trace, read
-from tests.test_figure_data import random_trace
+from tests.random_trace import random_trace
 
 pytestmark = pytest.mark.parallel
 
