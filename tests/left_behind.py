@@ -12,14 +12,16 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 LOCK = ".flextrace-tests"
 GROUPS, SHARED_MEMORY = Path("/sys/fs/cgroup"), Path("/dev/shm")
-NUMBERED = re.compile(r"flextrace-test-(\d+)")
-"""Names of tests' own groups and files."""
+NUMBERED = re.compile(r"flextrace-(?:test-)?(\d+)(?:-\d+)?")
+"""Names of tests' own groups and directories (`own_group`, `own_place`), and of flextrace's memory groups."""
 
 
 @contextlib.contextmanager
@@ -44,19 +46,24 @@ def take_away() -> list[str]:
         if source.startswith("/dev/zram"):
             _remove_zram(source.removeprefix("/dev/zram"))
     images = [files[device] for device in devices if files[device].match(f"{SHARED_MEMORY}/flextrace-*")]
-    images += [path for path in SHARED_MEMORY.glob("flextrace-test-*") if _is_of_the_dead(path)]
     for path in images:
         path.unlink(missing_ok=True)
+    places = [SHARED_MEMORY, Path(tempfile.gettempdir())]
+    places = [path for place in places for path in place.glob("flextrace-test-*") if _is_of_the_dead(path)]
+    for path in places:
+        shutil.rmtree(path, ignore_errors=True)
     groups = [Path(directory) for directory, *_ in os.walk(GROUPS, topdown=False)]
     groups = [group for group in groups if _is_of_the_dead(group)]
     for group in groups:
         with contextlib.suppress(OSError):  # a process of it lives
             group.rmdir()
-    return sorted({*devices, *(str(place) for _, place in mounts), *map(str, images), *map(str, groups)})
+    return sorted({*devices, *(str(place) for _, place in mounts), *map(str, [*images, *places, *groups])})
 
 
 def _is_abandoned(path: Path) -> bool:
-    """Whether it lies in the directory of a run that has ended."""
+    """Whether it lies in the directory of a run that has ended, or in a place of one of its processes."""
+    if _is_of_the_dead(path):
+        return True
     for directory in path.parents:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), (directory / LOCK).open() as lock:
             try:

@@ -20,6 +20,7 @@ from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import BlockDevice, loop_device, mounted, partition
 from tests.loop_file_system import loop_file_system
 from tests.own_group import GROUPS, made_group
+from tests.own_place import own_place
 from tests.told import RECORDER, open_closed, run_recorder, wait_for_recording, without_map_iterators
 
 pytest_plugins = ["small_file_system"]
@@ -256,11 +257,8 @@ def test_same_disk_is_told_once_and_not_for_memory(tmp_path):
     assert told.count("written to the disk that") == 1
     quiet = run_recorder(tmp_path / "q", "true", cwd=tmp_path, options=("--quiet",)).stderr
     assert without_map_iterators(quiet) == ""
-    in_memory = Path(f"/dev/shm/flextrace-test-{os.getpid()}")
-    try:
-        assert "written to the disk that" not in run_recorder(in_memory, "true", cwd=tmp_path).stderr
-    finally:
-        in_memory.unlink(missing_ok=True)
+    with own_place() as memory:
+        assert "written to the disk that" not in run_recorder(memory / "t", "true", cwd=tmp_path).stderr
 
 
 def test_full_disk_is_told_and_leaves_what_was_written(small_file_system, tmp_path):
