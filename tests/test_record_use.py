@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -305,16 +304,29 @@ def test_status_line_is_not_for_a_pipe(tmp_path):
     assert "records/s" not in run_recorder(tmp_path / "t", "sleep", "1.3").stderr
 
 
+STUBBORN = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+print("ready", flush=True)
+signal.sigwait([signal.SIGINT])
+print("told", flush=True)
+sys.stdin.readline()
+sys.exit(7)
+"""
+
+
 def test_second_ctrl_c_ends_the_recording_of_a_stubborn_command(tmp_path):
-    loop = f"trap '' INT; i=0; while [ $i -lt 30 ]; do echo x >> {tmp_path}/log; sleep 0.1; i=$((i+1)); done; exit 7"
-    with started("-o", tmp_path / "t", "--", "sh", "-c", loop) as recorder:
-        for _ in range(2):
-            time.sleep(0.3)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with started("-o", tmp_path / "t", "--", "python3", "-I", "-c", STUBBORN, **pipes) as recorder:
+        for word in ("ready", "told"):
+            assert recorder.stdout.readline() == f"{word}\n"
             recorder.send_signal(signal.SIGINT)
         said = ""
         while "next:" not in said:
             said += recorder.stderr.readline()
         trace = open_closed(tmp_path / "t")
+        recorder.stdin.write("end\n")
+        recorder.stdin.flush()
         assert recorder.wait(timeout=120) == 7
     assert "ended by a signal; the command goes on" in said
     assert trace.header.metadata["stopped_by"] == "signal"
