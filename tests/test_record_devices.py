@@ -325,7 +325,8 @@ import fcntl, mmap, os, sys
 ADD, REMOVE, SET_FILE, CLEAR_FILE = 0x4C80, 0x4C81, 0x4C00, 0x4C01  # include/uapi/linux/loop.h
 control, image = os.open("/dev/loop-control", os.O_RDWR), os.open(sys.argv[1], os.O_RDWR)
 for number in map(int, sys.argv[2:]):
-    fcntl.ioctl(control, ADD, number)
+    try: fcntl.ioctl(control, ADD, number)
+    except FileExistsError: pass  # of a run that was killed
     disk = os.open(f"/dev/loop{number}", os.O_RDWR | os.O_DIRECT)
     fcntl.ioctl(disk, SET_FILE, image)
     assert os.preadv(disk, [mmap.mmap(-1, 4096)], 4096) == 4096
