@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.root, pytest.mark.parallel]
 
 FIRST_SECTOR = 4321
 LEAVES = f"""
-import signal
+import signal, subprocess
 
 from tests.block_device import loop_device, partition, run
 from tests.loop_file_system import loop_file_system
@@ -42,7 +43,8 @@ def test_that_does_not_end(tmp_path, group, small_file_system):
         MemoryGroup(64 << 20) as limited,
     ):
         run("fsfreeze", "--freeze", system.place)
-        print("made", group, limited.path, memory, other, flush=True)
+        process = subprocess.Popen(["sleep", "infinity"])
+        print("made", process.pid, group, limited.path, memory, other, flush=True)
         signal.pause()
 """
 
@@ -51,8 +53,15 @@ def said(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def left(base: Path, made: list[Path]) -> tuple[int, int, int, int]:
-    """Mounts and loop devices of files below a run's places, partitions, and how many groups and directories."""
+def runs(process: str) -> bool:
+    """Whether it is there, and not only to be waited for."""
+    with contextlib.suppress(OSError):  # it has ended
+        return Path("/proc", process, "stat").read_text().rpartition(") ")[2][0] != "Z"
+    return False
+
+
+def left(base: Path, process: str, made: list[Path]) -> tuple[int, int, int, int, bool]:
+    """Mounts, loop devices of files below a run's places, partitions, how many groups and directories, the process."""
     mounts = said("findmnt", "--list", "--noheadings", "--output", "TARGET")
     images = said("losetup", "--list", "--noheadings", "--output", "BACK-FILE")
     return (
@@ -60,6 +69,7 @@ def left(base: Path, made: list[Path]) -> tuple[int, int, int, int]:
         sum(images.count(f"{place}/") for place in (base, *made)),
         said("lsblk", "--raw", "--noheadings", "--output", "START").split().count(str(FIRST_SECTOR)),
         sum(place.exists() for place in made),
+        runs(process),
     )
 
 
@@ -70,11 +80,11 @@ def test_what_is_left_goes_when_its_run_has_ended(tmp_path):
     command += [f"--rootdir={ROOT}", f"--basetemp={base}", str(test)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         try:
-            made = next(line.split()[1:] for line in run.stdout if line.startswith("made "))
+            process, *made = next(line.split()[1:] for line in run.stdout if line.startswith("made "))
             made = [Path(word) for word in made]
             take_away()
-            assert left(base, made) == (3, 5, 1, 4)
+            assert left(base, process, made) == (3, 5, 1, 4, True)
         finally:
             run.kill()
     take_away()
-    wait_until(lambda: left(base, made) == (0, 0, 0, 0))
+    wait_until(lambda: left(base, process, made) == (0, 0, 0, 0, False))
