@@ -141,14 +141,6 @@ bench-warm: build build/.apt-test ## how fast workloads are that begin with thei
 bench-models: build ## every model's error on machines that are formulas, with equal points
 	$(PYTHON) -m tests.bench.bench_models $(BENCH_ARGS)
 
-.PHONY: bench-cache
-bench-cache: build ## the cache size that scale finds under three known memory limits
-	@for limit in 128M 256M 512M; do \
-		printf '%s: ' $$limit; \
-		$(SUDO) $(PYTHON) -m flextrace scale --directory build/bench-cache -o build/bench-cache-$$limit.json --force \
-			--memory $$limit --budget 90s $(BENCH_ARGS) 2>&1 | grep 'effective size'; \
-	done
-
 ##@ Clean
 .PHONY: clean
 clean: ## remove everything that was built (not .venv)
