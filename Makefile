@@ -26,7 +26,7 @@ PYTHON := .venv/bin/python
 
 APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev libblkid-dev zlib1g-dev linux-libc-dev libc6-dev \
 	python3 python3-venv libsqlite3-dev liburing-dev
-APT_TEST_PACKAGES := fio strace blktrace bpftrace e2fsprogs xfsprogs btrfs-progs
+APT_TEST_PACKAGES := fio strace blktrace bpftrace e2fsprogs xfsprogs btrfs-progs zstd
 APT_BENCH_PACKAGES := linux-perf rocksdb-tools postgresql
 APT_LINT_PACKAGES := clang-format shellcheck
 APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup mdadm python3-bpfcc
@@ -141,22 +141,16 @@ bench-warm: build build/.apt-test ## how fast workloads are that begin with thei
 bench-models: build ## every model's error on machines that are formulas, with equal points
 	$(PYTHON) -m tests.bench.bench_models $(BENCH_ARGS)
 
-.PHONY: bench-cache
-bench-cache: build ## the cache size that scale finds under three known memory limits
-	@for limit in 128M 256M 512M; do \
-		printf '%s: ' $$limit; \
-		$(SUDO) $(PYTHON) -m flextrace scale --directory build/bench-cache -o build/bench-cache-$$limit.json --force \
-			--memory $$limit --budget 90s $(BENCH_ARGS) 2>&1 | grep 'effective size'; \
-	done
-
 ##@ Clean
 .PHONY: clean
 clean: ## remove everything that was built (not .venv)
 	$(SUDO) rm -rf build demo-output
+	$(SUDO) $(delete_kernels)
 
 .PHONY: distclean
-distclean: clean ## remove .venv as well
-	rm -rf .venv
+distclean: clean ## remove .venv as well, and what Python and the tools keep
+	$(SUDO) rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	$(SUDO) find . -name __pycache__ -prune -exec rm -rf {} +
 
 # ---- what has to be installed ----
 
@@ -200,10 +194,12 @@ build/.apt-vm: Makefile
 	@touch $@
 
 # numba keeps what it compiled beside each file and does not see when another file that it was compiled from changes.
-build/.kernels: $(shell grep -rlE 'numba|import kernel$$' --include='*.py' characterize replayer selfscale) \
+KERNEL_PLACES := characterize replayer selfscale
+delete_kernels = find $(KERNEL_PLACES) -name '*.nb[ic]' -delete
+
+build/.kernels: $(shell grep -rlE 'numba|import kernel$$' --include='*.py' $(KERNEL_PLACES)) \
 		flextrace/compile_kernels.py .venv/.installed | build/.apt
-	@find characterize replayer selfscale -name '*.nb[ic]' -delete 2>/dev/null || \
-		$(SUDO) find characterize replayer selfscale -name '*.nb[ic]' -delete
+	@$(delete_kernels) 2>/dev/null || $(SUDO) $(delete_kernels)
 	$(call say,NUMBA,kernels) $(PYTHON) -m flextrace.compile_kernels
 	@touch $@
 
@@ -294,10 +290,10 @@ RECORDING_PROGRAMS := $(patsubst %,build/tests/%,late_records short_tracing trac
 $(RECORDING_PROGRAMS): $(filter-out build/bpf/record.o,$(RECORD_OBJECTS))
 $(RECORDING_PROGRAMS): PROGRAM_LIBRARIES := $(BPF_LIBRARIES) -luring
 
-build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard bpf/*.h) | build/.apt
+build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard bpf/*.h) $(BUILT_BY) | build/.apt
 	@mkdir -p $(@D)
 	$(call say,CC,$@) $(CC) $(CFLAGS) $(SMALL_SEGMENTS) -static $(filter %.c,$^) -o $@ $(ENGINE_LIBRARIES)
 
-build/tests/%: tests/programs/%.c $(wildcard tests/programs/*.h) bpf/trace_format.h | build/.apt
+build/tests/%: tests/programs/%.c $(wildcard tests/programs/*.h) bpf/trace_format.h $(BUILT_BY) | build/.apt
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CFLAGS) $(filter %.c %.o,$^) -o $@ -lpthread $(PROGRAM_LIBRARIES)

@@ -120,12 +120,14 @@ def quiet_xfs() -> Iterator[None]:
     if not XFS_INTERVAL.exists():
         yield
         return
-    before = XFS_INTERVAL.read_text()
-    XFS_INTERVAL.write_text("720000")
-    try:
-        yield
-    finally:
-        XFS_INTERVAL.write_text(before)
+    with XFS_INTERVAL.open() as interval:
+        fcntl.flock(interval, fcntl.LOCK_EX)  # who mounts one meanwhile would take this for what was there before
+        before = XFS_INTERVAL.read_text()
+        XFS_INTERVAL.write_text("720000")
+        try:
+            yield
+        finally:
+            XFS_INTERVAL.write_text(before)
 
 
 @contextlib.contextmanager

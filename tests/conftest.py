@@ -14,8 +14,10 @@ from functools import partial
 import pytest
 from hypothesis import settings
 
-from tests import left_behind
-from tests.kernel import BTF
+pytest.register_assert_rewrite("tests")  # what several files of tests share says what it found, too
+
+from tests import left_behind  # noqa: E402
+from tests.kernel import BTF  # noqa: E402
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine on a trace that a test makes, for tests of its image."""
+"""The engine by its command line, and on a trace that a test makes."""
 
 import subprocess
 
@@ -9,13 +9,16 @@ import characterize
 from tests.straced import ENGINE
 
 
+def run(*arguments):
+    return subprocess.run([ENGINE, *arguments], capture_output=True, text=True, check=False, timeout=120)
+
+
 @pytest.fixture
 def engine(tmp_path):
     """Runs the engine on a trace in tmp_path/image; returns the process."""
 
-    def run(trace, *options, directory=tmp_path / "image"):
+    def run_on(trace, *options, directory=tmp_path / "image"):
         path = characterize.write(trace, tmp_path / "t.iotrace", force=True)
-        command = [ENGINE, path, f"--directory={directory}", *options]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return run(path, f"--directory={directory}", *options)
 
-    return run
+    return run_on

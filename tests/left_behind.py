@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes away what tests left that were killed: mounts, devices, control groups.
+"""Takes away what tests left that were killed: processes, mounts, devices, control groups.
 
 Only what is theirs for certain, and of a run that has ended: what lies in the directory of a run, which holds a lock on
-a file in there as long as it lives; and what has the number of its process in its name.
+a file in there as long as it lives; and what has the number of its process in its name, or in its environment.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ import fcntl
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 LOCK = ".flextrace-tests"
+RUN = "FLEXTRACE_TESTS"
+"""Of the environment of all that tests start: the process of their run."""
 GROUPS, SHARED_MEMORY = Path("/sys/fs/cgroup"), Path("/dev/shm")
-NUMBERED = re.compile(r"flextrace-test-(\d+)")
-"""Names of tests' own groups and files."""
+NUMBERED = re.compile(r"flextrace-(?:test-)?(\d+)(?:-\d+)?")
+"""Names of tests' own groups and directories (`own_group`, `own_place`), and of flextrace's memory groups."""
 
 
 @contextlib.contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    """Let other runs know that what lies in a directory is of one that lives."""
+    """Let other runs know that what lies in a directory, and what is started, is of one that lives."""
+    os.environ[RUN] = str(os.getpid())
     with (directory / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -32,6 +38,7 @@ def claimed(directory: Path) -> Iterator[None]:
 
 def take_away() -> list[str]:
     """What was there, and is not any more unless somebody uses it; needs root."""
+    processes = _end_processes()
     files = _backing_files()
     mounts = [(source, place) for source, place in _mounts() if _is_abandoned(place)]
     devices = {device for device, file in files.items() if _is_abandoned(file)}
@@ -44,19 +51,37 @@ def take_away() -> list[str]:
         if source.startswith("/dev/zram"):
             _remove_zram(source.removeprefix("/dev/zram"))
     images = [files[device] for device in devices if files[device].match(f"{SHARED_MEMORY}/flextrace-*")]
-    images += [path for path in SHARED_MEMORY.glob("flextrace-test-*") if _is_of_the_dead(path)]
     for path in images:
         path.unlink(missing_ok=True)
+    places = [SHARED_MEMORY, Path(tempfile.gettempdir())]
+    places = [path for place in places for path in place.glob("flextrace-test-*") if _is_of_the_dead(path)]
+    for path in places:
+        shutil.rmtree(path, ignore_errors=True)
     groups = [Path(directory) for directory, *_ in os.walk(GROUPS, topdown=False)]
     groups = [group for group in groups if _is_of_the_dead(group)]
     for group in groups:
         with contextlib.suppress(OSError):  # a process of it lives
             group.rmdir()
-    return sorted({*devices, *(str(place) for _, place in mounts), *map(str, images), *map(str, groups)})
+    paths = [*(place for _, place in mounts), *images, *places, *groups]
+    return sorted({*processes, *devices, *map(str, paths)})
+
+
+def _end_processes() -> list[str]:
+    """Some would go on for ever, and hold what they have open."""
+    ended = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ends meanwhile
+            found = re.search(rb"(?:^|\0)%b=(\d+)\0" % RUN.encode(), (process / "environ").read_bytes())
+            if found and not Path("/proc", found[1].decode()).exists():
+                os.kill(int(process.name), signal.SIGKILL)
+                ended.append(f"process {process.name}")
+    return ended
 
 
 def _is_abandoned(path: Path) -> bool:
-    """Whether it lies in the directory of a run that has ended."""
+    """Whether it lies in the directory of a run that has ended, or in a place of one of its processes."""
+    if _is_of_the_dead(path):
+        return True
     for directory in path.parents:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), (directory / LOCK).open() as lock:
             try:

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.own_place import own_place
 
 NUMBER = 65534  # nobody
 RECORDING = ("bpf", "perfmon")
@@ -26,9 +27,6 @@ def as_user(*capabilities: str) -> list[str]:
 @contextmanager
 def directory_of_user() -> Iterator[Path]:
     """A directory that belongs to the user; those of pytest can be entered by root only."""
-    place = Path(tempfile.mkdtemp(prefix="flextrace-test-"))
-    try:
+    with own_place(Path(tempfile.gettempdir())) as place:
         os.chown(place, NUMBER, NUMBER)
         yield place
-    finally:
-        shutil.rmtree(place)

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a made trace into the recording that a replay of it would have: threads, files and times as the engine's."""
+"""Turns a made trace into the recording that a replay of it would have: threads, files and times as the engine's.
+
+And into what the engine would say of that replay, and into the comparison of both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from characterize.layout import FileType, RecordKind
+from characterize.stream import stream_of
 from characterize.trace import Trace
 from replayer.checking.repeated_operations import RepeatedIo, repeated_fileops
+from selfscale.comparing import fidelity
 from tests.made_trace import records
 
 IMAGE = "/scratch/image"
 PROCESS = 70_000
 DIRECTORY = 9_000_000
 SHIFT_NS = 10**12
+STEP = 7
 
 
 def replayed(trace: Trace, *, main_io: Iterable[dict] = (), main_fileops: Iterable[dict] = ()) -> Trace:
@@ -45,3 +52,26 @@ def replayed(trace: Trace, *, main_io: Iterable[dict] = (), main_fileops: Iterab
     tasks += [{"thread": new, "process": PROCESS, "comm": f"play {old}".encode()} for old, new in threads.items()]
     arrays[RecordKind.TASK] = records(RecordKind.TASK, tasks)
     return Trace(trace.header, arrays, paths)
+
+
+def result(trace: Trace, **changes: Any) -> dict[str, Any]:
+    """What the engine says of a replay that went as recorded."""
+    records = len(trace.io) + len(trace.fileops)
+    return {
+        "schema": "flextrace.replay/1",
+        "trace": "/data/t.iotrace",
+        "timing": "think",
+        "order": "recorded",
+        "cache": "recorded",
+        "stopped": "end",
+        "operations": {"records": records, "skipped": 0},
+        "mismatches": {},
+        "accuracy": {},
+        "reasons": [],
+        **changes,
+    }
+
+
+def fidelity_of(trace: Trace, recording: Trace, document: dict[str, Any]) -> dict[str, Any]:
+    """Of both read in small pieces."""
+    return fidelity.fidelity_of(stream_of(trace, STEP), stream_of(recording, STEP), document)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -36,12 +34,12 @@ from tests.flexible_traces import (
     replay_size_violations,
     willy,
 )
+from tests.real_traces import real_trace
 from tests.straced import needs_engine
 
 pytestmark = pytest.mark.parallel
 
 BLOCK = 4096
-FOREIGN = Path(__file__).parents[2] / "shared/data/traces/mqsim-tpcc-small.trace"
 
 
 def naive_depths(references):
@@ -385,10 +383,9 @@ def test_blocks_that_an_alteration_uses_in_part_excuse_nothing():
     ids=str,
 )
 def test_a_foreign_trace_keeps_its_curve(change):
-    if not FOREIGN.exists():
-        pytest.skip(f"{FOREIGN} is not there")
+    path = real_trace("mqsim-tpcc-small.trace")
     from tests.bench.bench_alter import foreign_trace  # noqa: PLC0415
 
-    _, manifest = alter(foreign_trace(FOREIGN), change)
+    _, manifest = alter(foreign_trace(path), change)
     assert manifest.curve.held
     assert not manifest.off

@@ -80,20 +80,20 @@ def test_a_split_makes_names_once_and_in_their_order():
     assert named["op"].tolist() == list(kinds)
 
 
-SPLIT_OF_RENAMES = """
-from characterize.layout import Fileop
-from tests.test_alter_kinds import NAME, op, parent_trace
+SPLIT = """
+import sys
+import characterize
 from replayer.alter import alter
-alter(parent_trace([op(Fileop.RENAME, 700, file=1, argument=NAME)]), {"processNum": 2.0})
+alter(characterize.open(sys.argv[1]), {"processNum": 2.0})
 """
 
 
 def test_a_split_of_a_trace_with_a_rename_stays_inside_its_tables(tmp_path):
     """The name that a rename gives is no file of any operation, and its id is behind those of all files."""
+    renamed = parent_trace([op(Fileop.RENAME, 700, file=1, argument=NAME)])
+    command = [sys.executable, "-c", SPLIT, characterize.write(renamed, tmp_path / "t.iotrace")]
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", SPLIT_OF_RENAMES], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

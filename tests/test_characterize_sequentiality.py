@@ -3,7 +3,6 @@
 
 import math
 from collections import OrderedDict
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,10 +13,10 @@ from characterize.requests import columns_of, requests_of
 from characterize.sequentiality import SequentialitySummary
 from characterize.workload import workload_of
 from tests.made_trace import made_trace, read, write
+from tests.real_traces import real_trace
 
 pytestmark = pytest.mark.parallel
 
-CLOUDPHYSICS = Path("../shared/data/traces/cloudPhysicsIO.csv")
 KIB = 1024
 
 
@@ -104,9 +103,7 @@ def test_queue_against_an_ordered_dictionary(rows):
 
 def test_published_shares_of_a_real_trace():
     """research/characterise_predict.md, A3, to its three digits; all five definitions reproduce."""
-    if not CLOUDPHYSICS.exists():
-        pytest.skip(f"{CLOUDPHYSICS} is not here (it is never copied into the repository)")
-    trace = read_foreign(CLOUDPHYSICS)
+    trace = read_foreign(real_trace("cloudPhysicsIO.csv"))
     result = shares_of(trace, "block")
     assert {name: round(share, 3) for name, share in result.items()} == {
         "strictOneStream": 0.260,

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_recording_sets import two_hosts
 
 import characterize as package
 from characterize.characterization import characterize
@@ -22,8 +21,9 @@ from characterize.layout import HeaderFlag
 from characterize.places import FILES_SHOWN, OTHERS, POINTS_MAX, Places
 from characterize.stream import open_stream
 from tests.busy_records import busy_records, written_as_is
+from tests.hosts import two_hosts
 from tests.made_trace import made_trace, read
-from tests.test_figure_data import random_trace
+from tests.random_trace import random_trace
 
 pytestmark = pytest.mark.parallel
 

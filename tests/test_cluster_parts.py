@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_characterize_document import TRACES
 
 import characterize as package
 from characterize import sequentiality
 from characterize.characterization import Characterization, characterize
 from characterize.cluster import plan
 from characterize.cluster.characterize_set import characterize_set
-from characterize.document import plain
 from characterize.errors import FlextraceError
 from characterize.grouping import Grouping
 from characterize.groups import Key, RequestsByKey
@@ -27,16 +25,13 @@ from characterize.trace import Header, Trace
 from tests.busy_records import busy_records, written_as_is
 from tests.flexible_traces import KINDS
 from tests.made_trace import made_trace, read, records
+from tests.partial_traces import TRACES
+from tests.whole_document import document
 
 pytestmark = pytest.mark.parallel
 
 BLOCK = 4096
 KEYS = get_args(Key)
-
-
-def document(result: Characterization) -> dict:
-    """The whole document; its input's path apart."""
-    return plain({**result.as_document(), "input": None})
 
 
 def groupings() -> st.SearchStrategy[Grouping]:

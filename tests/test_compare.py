@@ -22,7 +22,8 @@ from characterize.workload import Workload
 from selfscale.comparing.comparison import load, remarks_of
 from selfscale.measuring.access import Access
 from selfscale.predicting.relative import Estimated
-from tests.test_comparison import MIB, result
+from tests.replay_result import result
+from tests.synthetic_machine import MIB
 
 pytestmark = pytest.mark.parallel
 

@@ -22,25 +22,12 @@ from selfscale.comparing.comparison import (
     mark_differences,
     sample_of,
 )
+from tests.replay_result import result
+from tests.synthetic_machine import MIB
 
 pytestmark = pytest.mark.parallel
 
-MIB = 2**20
 WORKLOAD = Workload(unique_bytes=8 * MIB, seq_frac=0.5, read_frac=0.5, size_mean=4096, process_num=1)
-
-
-def result(read_ns: float = 20e3, write_ns: float = 10e3, throughput: float = 100e6, **more: Any) -> dict[str, Any]:
-    return {
-        "throughput_in_io_bytes_per_s": throughput,
-        "throughput_bytes_per_s": throughput / 2,
-        "time_in_sync_s": 0.5,
-        "response_time": {
-            "read": {"count": 300, "mean_ns": read_ns},
-            "write": {"count": 100, "mean_ns": write_ns},
-            "sync": {"count": 7, "mean_ns": 1e6},
-        },
-        **more,
-    }
 
 
 def row(name: str, *documents: dict[str, Any], limit: int | None = 128 * MIB, cold: float | None = 0.0) -> Row:

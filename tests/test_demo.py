@@ -66,7 +66,7 @@ def test_quick_demo(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]

@@ -12,12 +12,11 @@ from characterize.workload import PARAMETERS
 from flextrace.main import main
 from tests.block_device import loop_device, partition
 from tests.made_trace import made_trace, read
+from tests.overlapping_requests import COUNT, SIZE, overlapping_requests
 from tests.straced import needs_engine
-from tests.test_device_replay import COUNT, overlapping_requests
 
 pytestmark = [needs_engine, pytest.mark.records, pytest.mark.parallel]
 
-SIZE = 64 << 20
 FLUSHES = 13
 
 

@@ -14,13 +14,12 @@ from characterize.layout import BlockFlag, BlockOp, FileType, HeaderFlag, Record
 from flextrace.main import main
 from tests.block_device import loop_device, partition
 from tests.made_trace import made_trace, read, write
+from tests.overlapping_requests import COUNT, SIZE, overlapping_requests
 from tests.straced import needs_engine
 from tests.told import RECORDER, ROOT, run_recorder
 
 pytestmark = [needs_engine, pytest.mark.root, pytest.mark.parallel]
 
-SIZE = 64 << 20
-COUNT = 211
 PAGE = 4096
 
 
@@ -28,21 +27,6 @@ PAGE = 4096
 def disk(tmp_path):
     with loop_device(tmp_path / "disk", SIZE) as device:
         yield device
-
-
-def overlapping_requests(span=SIZE, seed=3, apart=64 << 10):
-    """Rows of BLOCK records: up to 5 in flight, reads and writes of 4 to 64 KiB, from multiples of ``apart`` on."""
-    random = np.random.default_rng(seed)
-    places = random.permutation(span // apart)[:COUNT] * (apart >> 9)
-    rows = []
-    for at, sector in enumerate(places.tolist()):
-        kind = BlockOp.READ if random.random() < 0.6 else BlockOp.WRITE
-        size = int(random.integers(1, 17)) << 12
-        duration = int(random.integers(1_000, 50_000))
-        rows.append(
-            {"op": kind, "start_ns": 10_000 * (at + 1), "duration_ns": duration, "sector": sector, "bytes": size}
-        )
-    return rows
 
 
 @pytest.fixture

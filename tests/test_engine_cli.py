@@ -14,16 +14,13 @@ import pytest
 
 import characterize
 from characterize.layout import TRACE_VERSION_MINOR, FileFlag, Fileop, HeaderFlag, IoFlag
+from tests.image_engine import run
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import conserved, lines_and_document, looped, own_process, wait_until
 from tests.straced import ENGINE, ROOT, needs_engine
 
 pytestmark = needs_engine
 pytest_plugins = ["small_file_system"]
-
-
-def run(*arguments):
-    return subprocess.run([ENGINE, *arguments], capture_output=True, text=True, check=False, timeout=60)
 
 
 def processor_s(process):

@@ -7,11 +7,11 @@ import pytest
 
 import characterize
 from characterize.layout import Fileop, HeaderFlag
+from tests.image_engine import run
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import lines_and_document
 from tests.straced import needs_engine
-from tests.test_engine_cli import run
 
 pytestmark = [needs_engine, pytest.mark.root]
 pytest_plugins = ["small_file_system"]

@@ -4,7 +4,6 @@
 from itertools import pairwise
 
 import pytest
-from test_mapped_files import PATHS
 
 import characterize
 from characterize.layout import FileFlag, Fileop, IoFlag, Source
@@ -12,6 +11,7 @@ from characterize.requests import left_out
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import looped
 from tests.straced import ENGINE, needs_engine, needs_strace, op
+from tests.system_paths import PATHS
 
 pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 

@@ -23,7 +23,6 @@ from characterize.stream import Chunk, stream_of
 from characterize.trace import Header
 from flextrace.main import main
 from replayer.checking.replay_recording import replay_part, run_part
-from selfscale.comparing import fidelity as comparing
 from selfscale.comparing.fidelity import comparison_of, distance_of, load
 from selfscale.comparing.fidelity_side import side_of
 from selfscale.comparing.fidelity_text import WIDTH, fidelity_lines, number_lines, time_ns
@@ -31,41 +30,18 @@ from selfscale.report import write_report
 from selfscale.reporting.fidelity_report import fidelity_section
 from tests.flexible_traces import KINDS
 from tests.made_trace import made_trace, read, write
-from tests.replayed import PROCESS, SHIFT_NS, replayed
+from tests.replayed import PROCESS, SHIFT_NS, fidelity_of, replayed, result
 from tests.straced import needs_engine, op
 
 pytestmark = pytest.mark.parallel
 
 PAGE = 4096
-STEP = 7
-
-
-def fidelity_of(trace, recording, document):
-    return comparing.fidelity_of(stream_of(trace, STEP), stream_of(recording, STEP), document)
 
 
 def histogram(values):
     made = LogHistogram()
     made.add(np.array(values, np.int64))
     return made
-
-
-def result(trace, **changes):
-    """What the engine says of a replay that went as recorded."""
-    records = len(trace.io) + len(trace.fileops)
-    return {
-        "schema": "flextrace.replay/1",
-        "trace": "/data/t.iotrace",
-        "timing": "think",
-        "order": "recorded",
-        "cache": "recorded",
-        "stopped": "end",
-        "operations": {"records": records, "skipped": 0},
-        "mismatches": {},
-        "accuracy": {},
-        "reasons": [],
-        **changes,
-    }
 
 
 def busy(**fields):

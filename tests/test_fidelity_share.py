@@ -9,11 +9,12 @@ from characterize.layout import Fileop, RecordKind
 from selfscale.comparing.fidelity_text import fidelity_lines
 from selfscale.reporting.fidelity_report import fidelity_section
 from tests.made_trace import made_trace, read
-from tests.replayed import replayed
+from tests.replayed import fidelity_of, replayed, result
 from tests.straced import op
-from tests.test_fidelity import PAGE, fidelity_of, result
 
 pytestmark = pytest.mark.parallel
+
+PAGE = 4096
 
 
 def test_how_much_of_the_trace_was_compared_decides_the_trust():

@@ -12,6 +12,7 @@ from characterize.layout import BlockOp, HeaderFlag
 from characterize.places import BANDS, FILES_SHOWN, OTHERS, POINTS_MAX, WINDOWS
 from characterize.stream import open_stream
 from tests.made_trace import made_trace, read, write
+from tests.random_trace import random_trace
 
 pytestmark = pytest.mark.parallel
 
@@ -59,18 +60,6 @@ def test_activity_by_hand():
     assert activity["file"].tolist() == ["/data/one", "/data/one", "/data/two"]
     assert activity["from_s"].tolist() == pytest.approx([0, 1490e-9, 10e-9])
     assert activity[["read_bytes", "written_bytes"]].to_numpy().tolist() == [[1000, 0], [1000, 0], [0, 200]]
-
-
-def random_trace(count, files):
-    random = np.random.default_rng(count)
-    start = np.sort(random.integers(0, 10**7, count))
-    rows = [
-        (read if random.random() < 0.7 else write)(
-            int(random.integers(0, 10**6)), int(random.integers(1, 9000)), int(at), 50, file=int(random.integers(files))
-        )
-        for at in start
-    ]
-    return made_trace(rows, paths={file: f"/f{file}" for file in range(files)}), rows
 
 
 def test_bins_and_activity_are_those_of_naive_counting():

@@ -17,6 +17,7 @@ from characterize.formats.reading import ReadOptions
 from characterize.formats.registry import found_format
 from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, FileType, HeaderFlag, IoOp
 from flextrace.main import main
+from tests.foreign_traces import FIO_LOG
 from tests.made_trace import made_trace, read, write
 from tests.straced import needs_engine, op
 
@@ -68,26 +69,9 @@ def test_waits_of_version_2_are_moments_in_milliseconds(tmp_path):
     assert characterize.open(log).io["start_ns"].tolist() == [1_000_000 * wait for wait in waits]
 
 
-BY_HAND = """\
-fio version 2 iolog
-/dev/sdb add
-/data/x add
-/dev/sdb open
-/data/x open
-/dev/sdb read 4096 512
-/dev/sdb wait 25 0
-/data/x write 0 1024
-/data/x sync 0 0
-/data/x datasync 0 0
-/data/x wait 30 0
-/data/x trim 512 512
-/data/x close
-"""
-
-
 def test_version_2_by_hand(tmp_path):
     path = tmp_path / "log"
-    path.write_text(BY_HAND)
+    path.write_text(FIO_LOG)
     trace = characterize.open(path)
     assert moved(trace) == [(IoOp.READ, 4096, 512, 512), (IoOp.WRITE, 0, 1024, 1024)]
     assert trace.io["start_ns"].tolist() == [0, 25_000_000]
@@ -104,7 +88,7 @@ def test_version_2_by_hand(tmp_path):
 
 def test_version_2_without_waits_is_an_order(tmp_path):
     path = tmp_path / "log"
-    path.write_text("".join(line + "\n" for line in BY_HAND.splitlines() if "wait" not in line))
+    path.write_text("".join(line + "\n" for line in FIO_LOG.splitlines() if "wait" not in line))
     trace = characterize.open(path)
     assert trace.untimed
     assert moved(trace) == [(IoOp.READ, 4096, 512, 512), (IoOp.WRITE, 0, 1024, 1024)]
@@ -156,7 +140,7 @@ def test_a_time_of_version_3_that_64_bits_do_not_hold_is_malformed(tmp_path, tim
 )
 def test_malformed_lines(tmp_path, line, message):
     path = tmp_path / "log"
-    path.write_text(BY_HAND + line + "\n")
+    path.write_text(FIO_LOG + line + "\n")
     with pytest.raises(FlextraceError, match=message):
         characterize.open(path)
     assert len(read_foreign(path, ReadOptions(skip_bad=True)).io) == 2

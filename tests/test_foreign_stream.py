@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
-from test_formats import EXPECTED, made
 
 import characterize as package
 from characterize.characterization import characterize
@@ -21,6 +20,8 @@ from characterize.formats.reordering import Reordering
 from characterize.grouping import Grouping
 from characterize.layout import RecordKind
 from characterize.stream import TIMED, Chunk, open_stream
+from tests.foreign_traces import EXPECTED, made
+from tests.whole_document import document
 
 pytestmark = pytest.mark.parallel
 
@@ -46,11 +47,6 @@ TEXTS = {name: text * 67 for name, (text, _) in EXPECTED.items() if name != "clo
     "fio": FIO,
     "csv": TABLE,
 }
-
-
-def document(result):
-    """Everything but the input's path and when it was read."""
-    return {**result.as_document(), "input": None}
 
 
 @pytest.mark.parametrize("kept", [0, 1 << 20])

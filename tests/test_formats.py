@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import importlib
 import lzma
-import struct
 import subprocess
 
 import numpy as np
@@ -24,83 +23,9 @@ from characterize.formats.reordering import Reordering
 from characterize.layout import BLOCK_DTYPE, BlockOp, HeaderFlag, RecordKind
 from characterize.requests import requests_of
 from flextrace.main import main
+from tests.foreign_traces import ALIBABA, EXPECTED, FILETIME, MSR, READ, SPC, TENCENT, WRITE, made, rows_of, vscsi
 
 pytestmark = pytest.mark.parallel
-
-READ, WRITE = int(BlockOp.READ), int(BlockOp.WRITE)
-
-# 2007-02-22 17:00:00.000000 UTC is 1172163600 s since 1970 = 128166372000000000 ticks since 1601.
-FILETIME = 128_166_372_000_000_000
-MSR = (
-    f"{FILETIME + 1},usr,0,Read,7014609920,24576,41286\n"
-    f"{FILETIME + 23},usr,1,Write,512,1024,7\n"
-    f"{FILETIME + 29},src1,0,read,0,512,0\n"
-)
-ALIBABA = "419,W,8792731648,16384,1577808000000046\n725,R,59110326272,4096,1577808000000146\n"
-TENCENT = "1538323200,12910952,128,0,1063\n1538323200,6265688,8,1,1071\n1538323201,12910952,1,0,1063\n"
-SPC = "0,20941264,8192,W,0.551706\n1,20939840,8192,r,0.554041\n0,7,3072,w,0.5541\n"
-DISKSIM = "0.000000 0 6478 5 0\n13.123456 1 293660 2 1\n2398.617000 0 6478 1 3\n"
-MQSIM = "11413000 0 657728 16 1\n11565000 1 31244784 64 0\n"
-CLOUDPHYSICS = "version,time,op,size,lbn\n1,10,28,4096,7\n1,10,2a,512,8\n"
-
-# What each line becomes: start in ns, duration in ns, device, sector of 512 bytes, bytes, operation.
-EXPECTED = {
-    "msr": (
-        MSR,
-        [
-            (1172163600 * 10**9 + 100, 4128600, 1, 13700410, 24576, READ),
-            (1172163600 * 10**9 + 2300, 700, 2, 1, 1024, WRITE),
-            (1172163600 * 10**9 + 2900, 0, 3, 0, 512, READ),
-        ],
-    ),
-    "alibaba": (
-        ALIBABA,
-        [
-            (1577808000000046000, 0, 419, 17173304, 16384, WRITE),
-            (1577808000000146000, 0, 725, 115449856, 4096, READ),
-        ],
-    ),
-    "tencent": (
-        TENCENT,
-        [
-            (1538323200 * 10**9, 0, 1063, 12910952, 65536, READ),
-            (1538323200 * 10**9, 0, 1071, 6265688, 4096, WRITE),
-            (1538323201 * 10**9, 0, 1063, 12910952, 512, READ),
-        ],
-    ),
-    "spc": (
-        SPC,
-        [
-            (551706000, 0, 0, 20941264, 8192, WRITE),
-            (554041000, 0, 1, 20939840, 8192, READ),
-            (554100000, 0, 0, 7, 3072, WRITE),
-        ],
-    ),
-    "disksim": (
-        DISKSIM,
-        [
-            (0, 0, 0, 6478, 2560, WRITE),
-            (13123456, 0, 1, 293660, 1024, READ),
-            (2398617000, 0, 0, 6478, 512, READ),
-        ],
-    ),
-    "mqsim": (MQSIM, [(11413000, 0, 0, 657728, 8192, READ), (11565000, 0, 1, 31244784, 32768, WRITE)]),
-    "cloudphysics": (
-        CLOUDPHYSICS,
-        [(10 * 10**9, 0, 0, 7, 4096, READ), (10 * 10**9, 0, 0, 8, 512, WRITE)],
-    ),
-}
-FIELDS = ["start_ns", "duration_ns", "device", "sector", "bytes", "op"]
-
-
-def rows_of(trace):
-    return list(zip(*(trace.blocks[name].tolist() for name in FIELDS), strict=True))
-
-
-def made(tmp_path, content, name="x.txt"):
-    path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -246,17 +171,6 @@ def test_decimal_seconds_are_exact(whole, fraction):
     texts = pa.array([f"{whole}.{fraction}".encode()])
     found = lines._column(texts, "time", "s", False)
     assert found.tolist() == [whole * 10**9 + int(fraction.ljust(9, "0"))]
-
-
-def vscsi(version, rows):
-    """Records by the layouts of libCacheSim's reader, packed by hand."""
-    content = b""
-    for number, (command, size, block, time_us, response_us) in enumerate(rows):
-        if version == 1:
-            content += struct.pack("<IIIHHQQ", number, size, 1, command, 1 << 8 | 5, block, time_us)
-        else:
-            content += struct.pack("<HHIIIQQQ", command, 2 << 8 | 5, number, size, 1, block, time_us, response_us)
-    return content
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -4,16 +4,13 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_block_events import BLKPARSE, PERF, two_cpus
-from test_fio_import import BY_HAND as FIO_LOG
-from test_formats import EXPECTED, vscsi
-from test_formats_table import TABLE
-from test_strace_import import BY_HAND as STRACE_LOG
 
 from characterize.errors import FlextraceError
 from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.layout import RecordKind
+from tests.block_events import BLKPARSE, PERF, two_cpus
+from tests.foreign_traces import EXPECTED, FIO_LOG, STRACE_LOG, TABLE, vscsi
 
 pytestmark = pytest.mark.parallel
 

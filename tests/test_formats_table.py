@@ -3,7 +3,6 @@
 
 import pandas as pd
 import pytest
-from test_formats import made, rows_of
 
 import characterize
 from characterize.errors import FlextraceError
@@ -12,14 +11,9 @@ from characterize.formats.reading import ReadOptions
 from characterize.layout import BlockOp
 from characterize.workload import workload_of
 from flextrace.main import main
+from tests.foreign_traces import READ, TABLE, WRITE, made, rows_of
 
 pytestmark = pytest.mark.parallel
-
-READ, WRITE = int(BlockOp.READ), int(BlockOp.WRITE)
-TABLE = (
-    "tid,timestamp_us,volume,op,lba,size,latency_us\n"
-    '7,10.5,vol-a,R,8,4096,100\n8,11,"vol,b",Write,16,512,5.25\n7,12,vol-a,discard,0,512,1\n'
-)
 
 
 def test_a_table_with_names(tmp_path):

@@ -3,7 +3,6 @@
 
 import hashlib
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,20 +18,13 @@ from characterize.layout import BlockOp
 from characterize.requests import requests_of
 from characterize.workload import workload_of
 from flextrace.main import main
+from tests.real_traces import real_trace
 
 pytestmark = pytest.mark.parallel
 
-DATA = Path("../shared/data/traces")
-
-
-def real(name):
-    if not (DATA / name).exists():
-        pytest.skip(f"{DATA / name} is not here (real traces are never copied into the repository)")
-    return DATA / name
-
 
 def test_cloudphysics_has_its_published_numbers():
-    trace = characterize.open(real("cloudPhysicsIO.csv"))
+    trace = characterize.open(real_trace("cloudPhysicsIO.csv"))
     assert trace.header.metadata["imported"]["format"] == "cloudphysics"
     five = workload_of(trace, "block")
     assert len(trace.blocks) == 113_872
@@ -51,7 +43,7 @@ def test_cloudphysics_has_its_published_numbers():
     [("mqsim-tpcc-small.trace", 6_999, None), ("mqsim-wsrch-small.trace", 24_783, 24_779)],
 )
 def test_mqsim_has_as_many_requests_as_lines(name, requests, reads):
-    path = real(name)
+    path = real_trace(name)
     trace = characterize.open(path)
     assert trace.header.metadata["imported"]["format"] == "mqsim"
     lines = [line.split() for line in path.read_text().splitlines() if line.strip()]

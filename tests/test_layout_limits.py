@@ -7,9 +7,7 @@ import contextlib
 import os
 import random
 import signal
-import tempfile
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -35,6 +33,7 @@ from tests.laid_out import (
     trace_of,
 )
 from tests.made_trace import write
+from tests.own_place import own_place
 from tests.page_cache import cached_ranges
 from tests.running_replay import children, own_process, wait_for_calls
 from tests.straced import ENGINE, needs_engine, needs_strace, op
@@ -100,8 +99,7 @@ def test_pieces_may_be_longer_than_an_extent(engine):
     first = 1 << 20
     size = first + EXTENT_BYTES_MAX + (1 << 20)
     pieces = [piece(1, first, size - first, 2048), piece(1, 0, first, 900_000)]
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=memory) as directory, loop_place("ext4", Path(directory)) as place:
+    with own_place() as directory, loop_place("ext4", directory) as place:
         document = document_of(engine(trace_of(pieces, {1: size}), place / "image", *LAYOUT))
         assert document["image"]["layout_pieces"] == 2
         path = place / "image" / "f00000001"
@@ -171,10 +169,10 @@ def test_room_that_ends_while_pieces_are_placed(engine, image):
 @pytest.mark.parametrize("kind", ["tmpfs", "ext2", "xfs"])
 def test_a_file_system_that_cannot_is_refused_before_anything_is_written(engine, tmp_path, kind):
     if kind == "tmpfs":
-        if not Path("/dev/shm").is_dir() or kind_of("/dev/shm") != "tmpfs":
-            pytest.skip("/dev/shm is not a tmpfs")
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
-            check_refusal(engine, Path(place) / "image")
+        with own_place() as place:
+            if kind_of(place) != "tmpfs":
+                pytest.skip(f"{place} is not on a tmpfs")
+            check_refusal(engine, place / "image")
         return
     with loop_place(kind, tmp_path, *(["-m", "reflink=0"] if kind == "xfs" else [])) as place:
         check_refusal(engine, place / "image")

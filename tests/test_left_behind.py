@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,13 @@ pytestmark = [pytest.mark.root, pytest.mark.parallel]
 
 FIRST_SECTOR = 4321
 LEAVES = f"""
-import signal
+import signal, subprocess
 
 from tests.block_device import loop_device, partition, run
 from tests.loop_file_system import loop_file_system
+from tests.ordinary_user import directory_of_user
+from tests.own_place import own_place
+from replayer.running.confine import MemoryGroup
 
 pytest_plugins = ["tests.own_group", "tests.small_file_system"]
 
@@ -32,9 +36,15 @@ def test_that_does_not_end(tmp_path, group, small_file_system):
         loop_device(tmp_path / "alone", 8 << 20) as disk,
         partition(disk, {FIRST_SECTOR}),
         loop_device(small_file_system / "inside", 1 << 20),
+        own_place() as memory,
+        loop_file_system("ext4", memory),
+        loop_device(memory / "alone", 1 << 20),
+        directory_of_user() as other,
+        MemoryGroup(64 << 20) as limited,
     ):
         run("fsfreeze", "--freeze", system.place)
-        print("made", group, flush=True)
+        process = subprocess.Popen(["sleep", "infinity"])
+        print("made", process.pid, group, limited.path, memory, other, flush=True)
         signal.pause()
 """
 
@@ -43,13 +53,23 @@ def said(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def left(base: Path, group: Path) -> tuple[int, int, int, bool]:
-    """Mounts and loop devices of files below a directory, partitions, and whether there is the group."""
+def runs(process: str) -> bool:
+    """Whether it is there, and not only to be waited for."""
+    with contextlib.suppress(OSError):  # it has ended
+        return Path("/proc", process, "stat").read_text().rpartition(") ")[2][0] != "Z"
+    return False
+
+
+def left(base: Path, process: str, made: list[Path]) -> tuple[int, int, int, int, bool]:
+    """Mounts, loop devices of files below a run's places, partitions, how many groups and directories, the process."""
+    mounts = said("findmnt", "--list", "--noheadings", "--output", "TARGET")
+    images = said("losetup", "--list", "--noheadings", "--output", "BACK-FILE")
     return (
-        said("findmnt", "--list", "--noheadings", "--output", "TARGET").count(f"{base}/"),
-        said("losetup", "--list", "--noheadings", "--output", "BACK-FILE").count(f"{base}/"),
+        sum(mounts.count(f"{place}/") for place in (base, *made)),
+        sum(images.count(f"{place}/") for place in (base, *made)),
         said("lsblk", "--raw", "--noheadings", "--output", "START").split().count(str(FIRST_SECTOR)),
-        group.exists(),
+        sum(place.exists() for place in made),
+        runs(process),
     )
 
 
@@ -60,10 +80,11 @@ def test_what_is_left_goes_when_its_run_has_ended(tmp_path):
     command += [f"--rootdir={ROOT}", f"--basetemp={base}", str(test)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         try:
-            group = Path(next(line.split()[1] for line in run.stdout if line.startswith("made ")))
+            process, *made = next(line.split()[1:] for line in run.stdout if line.startswith("made "))
+            made = [Path(word) for word in made]
             take_away()
-            assert left(base, group) == (2, 3, 1, True)
+            assert left(base, process, made) == (3, 5, 1, 4, True)
         finally:
             run.kill()
     take_away()
-    wait_until(lambda: left(base, group) == (0, 0, 0, False))
+    wait_until(lambda: left(base, process, made) == (0, 0, 0, 0, False))

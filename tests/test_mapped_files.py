@@ -16,6 +16,7 @@ from characterize.workload import Workload, workload_of
 from flextrace.main import main
 from replayer.alter import alter
 from tests.made_trace import made_trace, read, write
+from tests.system_paths import PATHS
 
 pytestmark = pytest.mark.parallel
 
@@ -65,22 +66,6 @@ def test_parameters_by_rule(rule):
 def test_the_default_is_data():
     assert workload_of(mapped_trace()) == workload_of(mapped_trace(), "vfs", "data")
     assert characterize(mapped_trace()).mmap == "data"
-
-
-PATHS = {
-    "/usr/lib/locale/locale-archive": True,
-    "/usr/share/GeoIP/city.mmdb": True,
-    "/usr/local/pgsql/data/base/1": False,
-    "/usr": False,
-    "/usrlocal/x": False,
-    "/lib64/ld-linux-x86-64.so.2": True,
-    "/etc/ld.so.cache": True,
-    "/nix/store/abc-glibc/lib/locale/x": True,
-    "/var/lib/elasticsearch/index": False,
-    "/srv/usr/lib/x": False,
-    "/data/model.gguf": False,
-    "": False,
-}
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -17,7 +17,7 @@ from characterize.places import POINTS_MAX
 from flextrace.main import main
 from tests.disturbed_scale import fill_up
 from tests.made_trace import made_trace, read
-from tests.test_figure_data import random_trace
+from tests.random_trace import random_trace
 
 pytestmark = pytest.mark.parallel
 pytest_plugins = ["small_file_system"]

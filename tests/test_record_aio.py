@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 import characterize
 from characterize.layout import Fileop, RecordKind, Source
 from tests.kernel import has_tracepoint
+from tests.own_place import own_place
 from tests.told import PROGRAMS, compare, record, run_recorder
 
 REQUESTS_MAX = Path("/proc/sys/fs/aio-max-nr")
@@ -88,8 +88,9 @@ def test_requests_of_a_process_that_becomes_another_program(tmp_path):
 @pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to look at the same time")
 def test_a_request_does_not_end_by_an_event_from_before_it(tmp_path):
     """One thread is through with a ring, and uses a struct iocb again whose last event another has yet to look at."""
-    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
-        done = run_recorder(tmp_path / "t", PROGRAMS / "aio_reapers", file.name, options=("--layer", "vfs"))
+    with own_place() as place:
+        (place / "file").touch()
+        done = run_recorder(tmp_path / "t", PROGRAMS / "aio_reapers", place / "file", options=("--layer", "vfs"))
     assert done.returncode == 0, done.stderr
     trace = characterize.open(tmp_path / "t")
     syncs = trace.fileops[trace.fileops["source"] == Source.AIO]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import characterize
 from characterize.layout import BlockOp
 from tests.loop_file_system import loop_file_system
+from tests.own_place import own_place
 from tests.told import PROGRAMS, arguments_of, run_recorder, wait_for_recording
 
 TOLERANCE = 0.001
@@ -103,8 +103,9 @@ for _ in range(int(sys.argv[1])):
 def test_tasks_that_copy_nothing(system, tmp_path):
     """As cp ends each file, and begins one on another file system. The kernel counts no such call."""
     (system.place / "source").write_bytes(bytes(4096))
-    with tempfile.NamedTemporaryFile(dir="/dev/shm") as elsewhere:
-        files = (system.place / "source", system.place / "target", elsewhere.name)
+    with own_place() as elsewhere:
+        (elsewhere / "file").touch()
+        files = (system.place / "source", system.place / "target", elsewhere / "file")
         done = run_recorder(tmp_path / "t", "python3", "-c", COPIES_OF_NOTHING, "1009", *files)
     assert done.returncode == 0, done.stderr
     assert "does not agree" not in done.stderr

@@ -7,7 +7,6 @@ The truth is what programs did with known numbers, and what the kernel counted (
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,14 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.register_assert_rewrite("tests.test_record_block")
-
-import characterize  # noqa: E402
-from characterize.layout import BlockDataClass, BlockFlag, BlockForm, BlockOp, IoOp, RecordKind  # noqa: E402
-from characterize.requests import block_records  # noqa: E402
-from tests import made_devices as made  # noqa: E402
-from tests.block_device import SECTOR_BYTES, BlockDevice, loop_device, mounted, run, zram_device  # noqa: E402
-from tests.test_record_block import (  # noqa: E402
+import characterize
+from characterize.layout import BlockDataClass, BlockFlag, BlockForm, BlockOp, IoOp, RecordKind
+from characterize.requests import block_records
+from tests import made_devices as made
+from tests.block_device import SECTOR_BYTES, BlockDevice, loop_device, mounted, run, zram_device
+from tests.recorded_requests import (
     CLASS_OF_WAY,
     FILE_BYTES,
     WAYS,
@@ -34,8 +31,9 @@ from tests.test_record_block import (  # noqa: E402
     is_covered,
     make_cold,
     pieces_of,
+    record,
 )
-from tests.told import run_recorder  # noqa: E402
+from tests.told import run_recorder
 
 SIZE_BYTES = 64 << 20
 STATUS_OF_ERRNO_5 = 10  # BLK_STS_IOERR
@@ -86,26 +84,6 @@ def stack(kind: str) -> Iterator[Stack]:
             below = [opened.enter_context(made.null_block(queue_mode=2)) for _ in range(2)]
             top = opened.enter_context(made.raid(int(kind[-1]), *below))
         yield Stack(top, below, copies=2 if kind == "raid1" else 1)
-
-
-def record(trace_path: Path, devices: list[BlockDevice], command: str) -> list[Run]:
-    """One recording, as each of the devices saw it."""
-    os.sync()
-    before = [device.statistics() for device in devices]
-    done = run_recorder(trace_path, "sh", "-ec", f"{command}\nsync")
-    after = [device.statistics() for device in devices]
-    assert done.returncode == 0, done.stderr
-    trace = characterize.open(trace_path)
-    assert not trace.header.lost
-    return [
-        Run(
-            trace,
-            trace.blocks[trace.blocks["device"] == device.number],
-            trace.block_data[trace.block_data["device"] == device.number],
-            {name: new[name] - old[name] for name in new},
-        )
-        for device, old, new in zip(devices, before, after, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("kind", DISKS)
@@ -347,7 +325,8 @@ import fcntl, mmap, os, sys
 ADD, REMOVE, SET_FILE, CLEAR_FILE = 0x4C80, 0x4C81, 0x4C00, 0x4C01  # include/uapi/linux/loop.h
 control, image = os.open("/dev/loop-control", os.O_RDWR), os.open(sys.argv[1], os.O_RDWR)
 for number in map(int, sys.argv[2:]):
-    fcntl.ioctl(control, ADD, number)
+    try: fcntl.ioctl(control, ADD, number)
+    except FileExistsError: pass  # of a run that was killed
     disk = os.open(f"/dev/loop{number}", os.O_RDWR | os.O_DIRECT)
     fcntl.ioctl(disk, SET_FILE, image)
     assert os.preadv(disk, [mmap.mmap(-1, 4096)], 4096) == 4096

@@ -13,6 +13,7 @@ import pytest
 
 import characterize
 from characterize.layout import BlockFlag, Fileop, HeaderFlag, IoOp, RecordKind, Source
+from tests.own_place import own_place
 from tests.told import PROGRAMS, RECORDER, compare, parse, record, run_recorder, wait_for_recording
 
 RING_BYTES_MIN = 32 << 10
@@ -140,15 +141,14 @@ def test_requests_whose_end_is_not_seen_are_recorded(tmp_path):
     load += [f"--number_ios={reads}", "--io_size=1g"]
     writer = ["fio", "--name=writes", f"--filename={tmp_path}/other", "--size=64m", "--direct=1", "--rw=write"]
     writer += ["--bs=8m", "--rate=500m", "--time_based", "--runtime=60"]
-    trace_path = Path(f"/dev/shm/flextrace-test-{os.getpid()}")
-    others = subprocess.Popen(writer, stdout=subprocess.DEVNULL)
-    try:
-        run_recorder(trace_path, *load)
-        trace = characterize.open(trace_path)
-    finally:
-        others.kill()
-        others.wait()
-        trace_path.unlink(missing_ok=True)
+    with own_place() as memory:
+        others = subprocess.Popen(writer, stdout=subprocess.DEVNULL)
+        try:
+            run_recorder(memory / "t", *load)
+            trace = characterize.open(memory / "t")
+        finally:
+            others.kill()
+            others.wait()
     assert not trace.header.lost
     file = trace.files.loc[trace.files["path"] == str(tmp_path / "data"), "file"].iloc[0]
     pieces = trace.block_data[trace.block_data["file"] == file]

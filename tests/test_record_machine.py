@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import mmap
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,9 @@ import pytest
 import characterize
 from characterize.layout import BlockFlag, IoFlag, IoOp, RecordKind
 from tests import ordinary_user
+from tests.block_device import loop_device
 from tests.loop_file_system import loop_file_system
+from tests.own_place import own_place
 from tests.page_cache import cache_only, resident_pages
 from tests.told import PROGRAMS, ROOT, run_recorder
 
@@ -152,34 +152,22 @@ def test_a_file_of_another_root_is_found(tmp_path):
     assert [page for page, resident in enumerate(pages) if resident] == [2, 3, 4]
 
 
-@contextlib.contextmanager
-def memory_loop() -> Iterator[str]:
-    """A loop device on a file in memory."""
-    image = Path(f"/dev/shm/flextrace-test-{os.getpid()}")
-    with image.open("wb") as stream:
-        stream.truncate(16 << 20)
-    device = subprocess.run(
-        ["losetup", "--find", "--show", image], check=True, capture_output=True, text=True
-    ).stdout.strip()
-    try:
-        yield device
-    finally:
-        subprocess.run(["losetup", "--detach", device], check=True)
-        image.unlink()
-
-
 def test_devices_that_pass_data_on_are_marked(tmp_path):
     below = tmp_path.stat().st_dev
     if not Path(f"/sys/dev/block/{os.major(below)}:{os.minor(below)}").exists():
         pytest.skip("the temporary directory is not on a block device")
-    with loop_file_system("ext4", tmp_path) as system, memory_loop() as alone:
+    with (
+        loop_file_system("ext4", tmp_path) as system,
+        own_place() as memory,
+        loop_device(memory / "disk", 16 << 20) as alone,
+    ):
         script = (
             f"dd if=/dev/zero of={system.place}/file bs=4k count=13 oflag=direct;"
-            f"dd if=/dev/zero of={alone} bs=4k count=17 oflag=direct"
+            f"dd if=/dev/zero of={alone.path} bs=4k count=17 oflag=direct"
         )
         done = run_recorder(tmp_path / "t", "sh", "-c", script)
         assert done.returncode == 0, done.stderr
-        stacked, plain = system.disk.path, alone
+        stacked, plain = system.disk.path, alone.path
         numbers = {name: os.stat(name).st_rdev for name in (stacked, plain)}
     trace = characterize.open(tmp_path / "t")
     described = {device["name"]: device for device in trace.header.metadata["devices"]}

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import BlockDevice, loop_device, mounted, partition
 from tests.loop_file_system import loop_file_system
 from tests.own_group import GROUPS, made_group
+from tests.own_place import own_place
 from tests.told import RECORDER, open_closed, run_recorder, wait_for_recording, without_map_iterators
 
 pytest_plugins = ["small_file_system"]
@@ -256,11 +256,8 @@ def test_same_disk_is_told_once_and_not_for_memory(tmp_path):
     assert told.count("written to the disk that") == 1
     quiet = run_recorder(tmp_path / "q", "true", cwd=tmp_path, options=("--quiet",)).stderr
     assert without_map_iterators(quiet) == ""
-    in_memory = Path(f"/dev/shm/flextrace-test-{os.getpid()}")
-    try:
-        assert "written to the disk that" not in run_recorder(in_memory, "true", cwd=tmp_path).stderr
-    finally:
-        in_memory.unlink(missing_ok=True)
+    with own_place() as memory:
+        assert "written to the disk that" not in run_recorder(memory / "t", "true", cwd=tmp_path).stderr
 
 
 def test_full_disk_is_told_and_leaves_what_was_written(small_file_system, tmp_path):
@@ -307,16 +304,29 @@ def test_status_line_is_not_for_a_pipe(tmp_path):
     assert "records/s" not in run_recorder(tmp_path / "t", "sleep", "1.3").stderr
 
 
+STUBBORN = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+print("ready", flush=True)
+signal.sigwait([signal.SIGINT])
+print("told", flush=True)
+sys.stdin.readline()
+sys.exit(7)
+"""
+
+
 def test_second_ctrl_c_ends_the_recording_of_a_stubborn_command(tmp_path):
-    loop = f"trap '' INT; i=0; while [ $i -lt 30 ]; do echo x >> {tmp_path}/log; sleep 0.1; i=$((i+1)); done; exit 7"
-    with started("-o", tmp_path / "t", "--", "sh", "-c", loop) as recorder:
-        for _ in range(2):
-            time.sleep(0.3)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with started("-o", tmp_path / "t", "--", "python3", "-I", "-c", STUBBORN, **pipes) as recorder:
+        for word in ("ready", "told"):
+            assert recorder.stdout.readline() == f"{word}\n"
             recorder.send_signal(signal.SIGINT)
         said = ""
         while "next:" not in said:
             said += recorder.stderr.readline()
         trace = open_closed(tmp_path / "t")
+        recorder.stdin.write("end\n")
+        recorder.stdin.flush()
         assert recorder.wait(timeout=120) == 7
     assert "ended by a signal; the command goes on" in said
     assert trace.header.metadata["stopped_by"] == "signal"

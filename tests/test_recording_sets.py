@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import characterize as package
 from characterize.characterization import characterize
 from characterize.cluster import plan
 from characterize.cluster.characterize_set import characterize_set
@@ -15,16 +14,11 @@ from characterize.layout import HeaderFlag, RecordKind
 from characterize.requests import LAYERS, Layer
 from characterize.stream import open_stream
 from characterize.trace_files.archive import pack
+from tests.hosts import BLOCK, DAY_NS, recording, two_hosts
 from tests.made_trace import made_trace, read, write
-from tests.test_cluster_parts import BLOCK, document
+from tests.whole_document import document
 
 pytestmark = pytest.mark.parallel
-
-DAY_NS = 86_400 * 10**9
-
-
-def recording(directory: Path, name: str, rows: list[dict], **fields: object) -> Path:
-    return package.write(made_trace(rows, **fields), directory / name)
 
 
 def test_inputs_by_absolute_and_relative_paths():
@@ -108,29 +102,6 @@ def test_a_set_lasts_to_its_last_record_where_a_recorder_was_killed(tmp_path):
         assert numbers.elapsed_s == (last_ns - 1000) / 1e9
         assert not numbers.trustworthy
     assert characterize_set(paths[:1]).elapsed_s == (2000 - 500) / 1e9
-
-
-def two_hosts(directory: Path) -> list[Path]:
-    """Recordings of two machines with the same numbers and paths."""
-    paths = []
-    for host in range(2):
-        rows = [read(BLOCK * at, BLOCK, 1000 + 20 * at + host, 30, thread=6, process=5) for at in range(20)]
-        blocks = [{"op": 1, "bytes": BLOCK, "sector": 8 * at, "start_ns": 1000 + 20 * at + host} for at in range(20)]
-        paths.append(
-            recording(
-                directory,
-                f"{host}.iotrace",
-                rows[: 20 - host],
-                blocks=blocks[: 20 - host],
-                files=[{"file": 1, "size_bytes": 100, "device": 8 << 20}],
-                paths={1: "/data"},
-                tasks=[{"thread": 5, "process": 5, "comm": b"sort"}],
-                start_monotonic_ns=900,
-                start_realtime_ns=DAY_NS + 900,
-                end_monotonic_ns=2000,
-            )
-        )
-    return paths
 
 
 @pytest.mark.parametrize(

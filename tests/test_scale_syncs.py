@@ -92,7 +92,7 @@ def test_a_point_has_the_time_of_its_syncs_in_its_throughput(place, group, acces
 def test_a_profile_with_syncs_is_made_predicted_from_and_validated_with_them(place, group, tmp_path, capsys):
     directory, device = place
     path = tmp_path / "p.json"
-    scale = ["scale", "--directory", str(directory), "-o", str(path), "--memory", "24M", "--budget", "25s"]
+    scale = ["scale", "--directory", str(directory), "-o", str(path), "--memory", "24M", "--budget", "15s"]
     assert main([*scale, "--sync-frac", "0.2", "--keep-image"]) in {0, 3}
     told = capsys.readouterr().err
     assert "Measured with an fdatasync behind 0.2 of the writes" in told

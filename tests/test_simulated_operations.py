@@ -9,7 +9,6 @@ from characterize.layout import (
     PROCESSOR_SHARE_ALL,
     PROCESSOR_SHARE_NONE,
     RECORD_DTYPE,
-    FileFlag,
     Fileop,
     IoFlag,
     RecordKind,
@@ -17,45 +16,12 @@ from characterize.layout import (
 from selfscale.simulation.operations import Kind, operations_of
 from tests.made_trace import made_trace, read, write
 from tests.straced import op
+from tests.two_threads import reader_and_writer
 
 pytestmark = pytest.mark.parallel
 
 US, MS, MIB = 1_000, 1_000_000, 2**20
 PAGE = 4096
-
-
-def trace_of_two_threads():
-    """A thread that reads what is cached and what is not, starts another one, which writes a new file."""
-    io = [
-        read(0, PAGE, 0, 2 * US, missed_bytes=0),
-        read(40 * PAGE, PAGE, 10 * US, 100 * US, missed_bytes=PAGE),
-        *(read(PAGE * page, PAGE, (200 + 10 * page) * US, 2 * US, missed_bytes=0) for page in range(6)),
-        write(0, 3 * PAGE, 300 * US, 5 * US, thread=2, file=2),
-        write(3 * PAGE, 100, 320 * US, 3 * US, thread=2, file=2),
-        *(write(3 * PAGE, 100, (330 + 10 * n) * US, 3 * US, thread=2, file=2) for n in range(8)),
-        write(3 * PAGE, 100, 500 * US, 20 * MS, thread=2, file=2),
-    ]
-    fileops = [
-        {"op": Fileop.FDATASYNC, "start_ns": 21 * MS, "duration_ns": 400 * US, "thread": 2, "file": 2},
-        {
-            "op": Fileop.TRUNCATE,
-            "start_ns": 22 * MS,
-            "duration_ns": 9 * US,
-            "thread": 2,
-            "file": 2,
-            "argument": PAGE - 7,
-        },
-        {"op": Fileop.OPEN, "start_ns": 23 * MS, "duration_ns": 9 * US, "thread": 2, "flags": IoFlag.TRUNCATED},
-        {"op": Fileop.UNLINK, "start_ns": 24 * MS, "duration_ns": 9 * US, "thread": 2, "result": -2},
-        {"op": Fileop.CLOSE, "start_ns": 25 * MS, "duration_ns": 9 * US, "thread": 2, "file": 2},
-    ]
-    files = [
-        {"file": 1, "size_bytes": 50 * PAGE},
-        {"file": 2, "size_bytes": 0, "flags": FileFlag.CREATED},
-    ]
-    resident = [{"file": 1, "offset": 0, "bytes": 10 * PAGE}]
-    times = {"start_monotonic_ns": 1, "end_monotonic_ns": 30 * MS}
-    return made_trace(io, fileops=fileops, files=files, resident=resident, paths={1: "/a", 2: "/b"}, **times)
 
 
 def test_for_how_long_a_thread_computed_before_an_operation():
@@ -78,7 +44,7 @@ def test_nothing_says_who_computes_while_another_thread_does_all_that_it_does():
 
 
 def test_operations_of_a_trace():
-    found = operations_of(trace_of_two_threads())
+    found = operations_of(reader_and_writer())
     kinds = [Kind(kind) for kind in found.kind]
     assert kinds[:8] == [Kind.READ] * 8
     assert kinds[-5:] == [Kind.WRITE, Kind.SYNC, Kind.DISCARD, Kind.DISCARD, Kind.NONE], "what failed is left out"
@@ -320,4 +286,4 @@ def test_what_cannot_be_simulated(rows, said):
 def test_a_trace_that_would_take_minutes(monkeypatch):
     monkeypatch.setattr("selfscale.simulation.operations.OPERATIONS_MAX", 10)
     with pytest.raises(FlextraceError, match="23 operations, 10 can be simulated"):
-        operations_of(trace_of_two_threads())
+        operations_of(reader_and_writer())

@@ -25,7 +25,7 @@ from selfscale.simulation.operations import Kind, operations_of
 from selfscale.simulation.simulate import simulate
 from tests.probed_profile import probed_profile
 from tests.synthetic_machine import MIB
-from tests.test_simulated_operations import trace_of_two_threads
+from tests.two_threads import reader_and_writer
 
 pytestmark = pytest.mark.parallel
 
@@ -40,7 +40,7 @@ def profile():
 
 @pytest.fixture
 def recorded(tmp_path):
-    return characterize.write(trace_of_two_threads(), tmp_path / "t.iotrace")
+    return characterize.write(reader_and_writer(), tmp_path / "t.iotrace")
 
 
 def test_a_machine_as_the_formula_and_the_probes_say(profile):
@@ -65,7 +65,7 @@ def test_a_machine_as_the_formula_and_the_probes_say(profile):
     slower = profile.storage[0]
     slower = replace(slower, response_time={"read": {**slower.response_time["read"], "p50_ns": 80 * US}})
     storage = storage_times([slower, *profile.storage[1:]])
-    operations = operations_of(trace_of_two_threads())
+    operations = operations_of(reader_and_writer())
     one, other = (simulate(operations, costs._replace(storage=times)) for times in (costs.storage, storage))
     # One read was not cached.
     assert other.read_wait_s - one.read_wait_s == pytest.approx(40e-6)

@@ -3,7 +3,6 @@
 
 from bisect import bisect_right, insort
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,10 +20,10 @@ from characterize.formats.foreign import read_foreign
 from characterize.locality import LocalitySummary, locality_of
 from characterize.references import BATCH_REFERENCES, BlockNumbers
 from characterize.requests import columns_of, requests_of
+from tests.real_traces import real_trace
 
 pytestmark = pytest.mark.parallel
 
-CLOUDPHYSICS = Path("../shared/data/traces/cloudPhysicsIO.csv")
 BLOCK = 4096
 REQUESTS = st.lists(
     st.tuples(st.integers(1, 3), st.integers(0, 90_000), st.integers(1, 20_000), st.booleans()), min_size=1, max_size=80
@@ -284,10 +283,8 @@ def test_impossible_samples(options):
 
 
 def test_the_known_values_of_a_real_trace():
-    """../shared/data/README.md, and the sample beside the whole."""
-    if not CLOUDPHYSICS.exists():
-        pytest.skip(f"{CLOUDPHYSICS} is not here (it is never copied into the repository)")
-    requests = columns_of(requests_of(read_foreign(CLOUDPHYSICS), "block"))
+    """As its publishers give them, and the sample beside the whole."""
+    requests = columns_of(requests_of(read_foreign(real_trace("cloudPhysicsIO.csv")), "block"))
     assert len(requests["read"]) == 113_872
     assert round(requests["read"].mean(), 4) == 0.4125
     assert round(requests["bytes"].mean()) == 36_936

@@ -8,13 +8,13 @@ import subprocess
 from typing import NamedTuple
 
 import pytest
-from test_block_events import QUEUE, WRITE, event, needs_blkparse
 
 import characterize
 from characterize.characterization import characterize as numbers_of
 from characterize.errors import FlextraceError
 from characterize.layout import BlockFlag
 from flextrace.main import main
+from tests.block_events import QUEUE, WRITE, event, needs_blkparse
 
 pytestmark = pytest.mark.parallel
 

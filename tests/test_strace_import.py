@@ -17,6 +17,7 @@ from characterize.formats.strace_arguments import unescaped
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
 from characterize.workload import workload_of
 from flextrace.main import main
+from tests.foreign_traces import STRACE_LOG
 from tests.straced import ROOT, needs_engine, needs_strace
 
 pytestmark = pytest.mark.parallel
@@ -166,30 +167,9 @@ def test_an_imported_log_can_be_replayed(place, tmp_path):
     assert '"failed": 0' in done.stdout
 
 
-BY_HAND = """\
-10 1700000000.000001 openat(AT_FDCWD, "/data/a\\"b\\303\\274", O_RDWR|O_DIRECT|O_DSYNC) = 3 <0.000010>
-10 1700000000.000020 read(3, "text) = 9 <0.1>", 100) = 50 <0.000005>
-10 1700000000.000030 read(3,  <unfinished ...>
-11 1700000000.000031 write(5</data/known>, "x", 7) = 7 <0.000001>
-10 1700000000.000040 <... read resumed>"y"..., 70) = 70 <0.000010>
-10 1700000000.000050 read(3, 0x7ffe, 100) = -1 EIO (Input/output error) <0.000002>
-10 1700000000.000060 fstat(3, {st_mode=S_IFREG|0644, st_size=4321, ...}) = 0 <0.000001>
-10 1700000000.000070 preadv2(3, [{iov_base="", iov_len=300}, {iov_base="", iov_len=21}], 2, 1000, 0) = 321 <0.000001>
-10 1700000000.000080 fallocate(3, FALLOC_FL_KEEP_SIZE|FALLOC_FL_PUNCH_HOLE, 512, 1024) = 0 <0.000001>
-10 1700000000.000090 fcntl(3, F_DUPFD_CLOEXEC, 20) = 20 <0.000001>
-10 1700000000.000100 execve("/bin/x", ["x"], 0x7f) = 0 <0.000001>
-10 1700000000.000110 read(20, "", 10) = 0 <0.000001>
-10 1700000000.000120 read(3, "", 11) = 11 <0.000001>
-10 1700000000.000130 --- SIGCHLD {si_signo=SIGCHLD} ---
-10 1700000000.000140 recvfrom(9, "...", 3, 0, NULL, NULL) = 3 <0.000001>
-10 1700000000.000150 exit_group(0) = ?
-10 1700000000.000160 +++ exited with 0 +++
-"""
-
-
 def test_by_hand(tmp_path):
     path = tmp_path / "log"
-    path.write_text(BY_HAND)
+    path.write_text(STRACE_LOG)
     trace = characterize.open(path)
     named = trace.io.assign(path=trace.io["file"].map(trace.paths))
     columns = ["thread", "path", "offset", "asked_bytes", "result"]
@@ -245,7 +225,7 @@ def test_a_number_that_is_used_again_is_that_of_another_process(tmp_path, end, e
 
 def test_malformed_lines(tmp_path):
     path = tmp_path / "log"
-    path.write_text(BY_HAND + "10 1700000000.000170 read(3, broken\n")
+    path.write_text(STRACE_LOG + "10 1700000000.000170 read(3, broken\n")
     with pytest.raises(FlextraceError, match=r"line 18: expected \[PID\] SECONDS CALL\(ARGUMENTS\) = RESULT"):
         characterize.open(path)
     assert len(read_foreign(path, ReadOptions(skip_bad=True)).io) == 6
@@ -254,7 +234,7 @@ def test_malformed_lines(tmp_path):
 def test_a_call_with_other_arguments_is_counted(tmp_path):
     path = tmp_path / "log"
     path.write_text(
-        BY_HAND + "11 1700000000.000170 fallocate(5</data/known>, 0, 0xff, ?) = 0 <0.1>\n"
+        STRACE_LOG + "11 1700000000.000170 fallocate(5</data/known>, 0, 0xff, ?) = 0 <0.1>\n"
         '11 1700000000.000180 mkdir("/d", 0777777777777777777777777) = 0 <0.1>\n'
     )
     trace = characterize.open(path)
@@ -293,7 +273,7 @@ def test_without_f_there_is_one_thread(tmp_path):
 
 def test_a_call_whose_begin_is_not_in_the_log_is_counted(tmp_path):
     path = tmp_path / "log"
-    path.write_text('7 1700000000.1 <... read resumed>"y"..., 70) = 70 <0.1>\n' + BY_HAND)
+    path.write_text('7 1700000000.1 <... read resumed>"y"..., 70) = 70 <0.1>\n' + STRACE_LOG)
     trace = characterize.open(path)
     assert len(trace.io) == 6
     assert trace.header.metadata["imported"]["left_out_calls_without_a_begin"] == 1

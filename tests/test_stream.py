@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_characterize_document import TRACES
 
 import characterize as package
 from characterize.characterization import characterize
@@ -22,6 +21,8 @@ from characterize.workload import workload_of
 from tests.busy_records import written_as_is
 from tests.flexible_traces import KINDS, recordings
 from tests.made_trace import made_trace, read, write
+from tests.partial_traces import TRACES
+from tests.whole_document import document
 
 pytestmark = pytest.mark.parallel
 
@@ -72,11 +73,6 @@ def collected(stream):
                 found[kind].append(array)
     assert all(before[1] < after[0] for before, after in pairwise(bounds))
     return {kind: np.concatenate(arrays) for kind, arrays in found.items() if arrays}
-
-
-def document(result):
-    """The whole document; its input's path apart."""
-    return {**result.as_document(), "input": None}
 
 
 @settings(max_examples=60)

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,7 +26,9 @@ from characterize.trace_files.archive import pack, unpack
 from characterize.workload import Workload
 from replayer.willy import make_trace
 from tests.bench.interleaved import Sample, Way, run_interleaved
+from tests.bench.scratch import work_directory
 from tests.bench.spread import ratio_table
+from tests.bench.verb_run import run_verb
 from tests.demo.demo import Demo, make_inputs
 from tests.demo.sizes import QUICK, Sizes
 
@@ -37,15 +36,6 @@ BYTES_TARGET = 16  # per record, on the demo's traces
 RATE_TARGET = 5e6  # records/s per core
 SAMPLE_SECONDS = 0.3  # of processor time, at least
 CODECS = {"zstd -3": ("zstd", 3), "zstd -19": ("zstd", 19), "gzip -6": ("gzip", 6)}
-
-# Not by getrusage, which a child begins with its parent's.
-TELLING_ITS_MEMORY = """
-import sys
-from flextrace.main import main
-status = main(sys.argv[1:])
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:")))
-sys.exit(status)
-"""
 
 
 def record_demo(work: Path, quick: bool) -> Iterator[tuple[str, Path]]:
@@ -130,24 +120,16 @@ def measure_trace(title: str, trace: Path, rounds: int) -> pd.DataFrame:
     return table
 
 
-def run_verb(*words: object) -> tuple[int, float]:
-    """Run a verb in a process of its own: its largest resident set in bytes, and its time in s."""
-    begin = time.monotonic()
-    command = [sys.executable, "-c", TELLING_ITS_MEMORY, *map(str, words)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-    return int(done.stdout.split()[1]) * 1024, time.monotonic() - begin
-
-
 def measure_memory(work: Path, records: int) -> None:
     """Print what export and import of a long trace take."""
     trace = make_synthetic(work / "long.iotrace", records)
     archive, back = work / "long.parquet", work / "long.back"
-    export_bytes, export_s = run_verb("export", trace, "-o", archive)
-    import_bytes, import_s = run_verb("import", archive, "-o", back)
+    there, again = run_verb("export", trace, "-o", archive), run_verb("import", archive, "-o", back)
     subprocess.run(["cmp", trace, back], check=True)
     print(
-        f"{records:>12,} records of {trace.stat().st_size / 1e6:,.0f} MB: export takes {export_bytes / 1e6:.0f} MB of "
-        f"memory and {export_s:.1f} s, import {import_bytes / 1e6:.0f} MB and {import_s:.1f} s"
+        f"{records:>12,} records of {trace.stat().st_size / 1e6:,.0f} MB: "
+        f"export takes {there.peak_bytes / 1e6:.0f} MB of memory and {there.elapsed_s:.1f} s, "
+        f"import {again.peak_bytes / 1e6:.0f} MB and {again.elapsed_s:.1f} s"
     )
     for path in (trace, archive, back):
         path.unlink()
@@ -167,10 +149,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="record the demo at its tiny sizes")
     parser.add_argument("--directory", type=Path, help="where the traces are (default: a temporary directory)")
     arguments = parser.parse_args()
-    # So that a signal, too, removes the traces.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
-        work = Path(name)
+    with work_directory(arguments.directory) as work:
         tables = {
             title: measure_trace(title, trace, arguments.rounds) for title, trace in record_demo(work, arguments.quick)
         }

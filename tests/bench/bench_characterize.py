@@ -11,9 +11,6 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,13 +24,14 @@ from characterize.formats.foreign import read_foreign
 from characterize.locality import Locality, LocalitySummary
 from characterize.references import BLOCK_BYTES, BlockNumbers
 from characterize.requests import columns_of, requests_of
-from tests.bench.bench_archive import TELLING_ITS_MEMORY
 from tests.bench.findings import Finding, exactly, print_findings, print_table
 from tests.bench.mixed_trace import make_mixed_trace
+from tests.bench.scratch import work_directory
 from tests.bench.spread import spread_of
+from tests.bench.verb_run import run_verb
+from tests.real_traces import CLOUDPHYSICS
 
 CHUNK = 1 << 16
-CLOUDPHYSICS = Path("../shared/data/traces/cloudPhysicsIO.csv")
 RATE, SIZE_BYTES = 0.01, 2 << 20
 CURVE_POINTS = 200
 
@@ -215,34 +213,26 @@ def measure_samples(count: int, blocks: int, rounds: int) -> list[Finding]:
     return [*findings, Finding("2 MiB", "memory", 2048, largest, "KiB")]
 
 
-def run_characterize(trace: Path, *options: str) -> tuple[float, float, float]:
-    """Elapsed and processor time in s, and the largest resident set in bytes, of one command."""
-    before = os.times()
-    begin = time.monotonic()
-    command = [sys.executable, "-c", TELLING_ITS_MEMORY, "characterize", str(trace), "--format", "json", *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-    elapsed, after = time.monotonic() - begin, os.times()
-    spent = after.children_user + after.children_system - before.children_user - before.children_system
-    peak = next(line for line in done.stdout.splitlines()[::-1] if line.startswith("VmHWM:"))
-    return elapsed, spent, int(peak.split()[1]) * 1024
-
-
 def measure_whole(work: Path, records: int, rounds: int) -> list[Finding]:
     """All measures: of short traces the time to the result, of long ones time and memory."""
     short = make_mixed_trace(work / "short.iotrace", 100_000)
-    run_characterize(short)
-    times = pd.DataFrame([run_characterize(short) for _ in range(rounds)], columns=["elapsed", "processor", "bytes"])
+    run_verb("characterize", short)
+    times = pd.DataFrame([run_verb("characterize", short, "--format", "json") for _ in range(rounds)])
     rows = {}
     for count in (records // 10, records):
         trace = make_mixed_trace(work / "long.iotrace", count)
-        elapsed, spent, peak = run_characterize(trace)
-        rows[f"{count:,} records"] = {"elapsed s": elapsed, "processor s": spent, "MB": peak / 1e6}
+        run = run_verb("characterize", trace, "--format", "json")
+        rows[f"{count:,} records"] = {
+            "elapsed s": run.elapsed_s,
+            "processor s": run.processor_s,
+            "MB": run.peak_bytes / 1e6,
+        }
         trace.unlink()
     print_table("All measures, both layers", pd.DataFrame(rows).T)
     tenth, whole = rows.values()
     return [
-        Finding("100 k", "elapsed, command to result", 2, spread_of(times["elapsed"]), "s", digits=2),
-        Finding("100 k", "processor time of that", 2, spread_of(times["processor"]), "s", digits=2),
+        Finding("100 k", "elapsed, command to result", 2, spread_of(times["elapsed_s"]), "s", digits=2),
+        Finding("100 k", "processor time of that", 2, spread_of(times["processor_s"]), "s", digits=2),
         Finding(f"{records / 1e6:g} M", "elapsed", 240 * records / 1e8, exactly(whole["elapsed s"]), "s"),
         Finding(f"{records / 1e6:g} M", "processor time", 240 * records / 1e8, exactly(whole["processor s"]), "s"),
         Finding(f"{records / 1e6:g} M", "largest resident set", 4096, exactly(whole["MB"]), "MB", digits=0),
@@ -267,8 +257,8 @@ def main() -> None:
     if "samples" in rows:
         findings += measure_samples(arguments.references, arguments.blocks, arguments.rounds)
     if "whole" in rows:
-        with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
-            findings += measure_whole(Path(name), arguments.records, arguments.rounds)
+        with work_directory(arguments.directory) as work:
+            findings += measure_whole(work, arguments.records, arguments.rounds)
     print(
         f"\nload of this machine: {', '.join(f'{load:.1f}' for load in os.getloadavg())} (rates are by processor time)"
     )

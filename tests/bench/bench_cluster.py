@@ -8,7 +8,6 @@ little: the processor time of all of them is printed beside it.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from characterize.cluster.engine import dask_engine
 from characterize.cluster.recording_set import Engine
 from characterize.stream import open_stream
 from tests.bench.mixed_trace import make_mixed_trace
+from tests.bench.scratch import work_directory
 
 
 def cpu_s(process: psutil.Process) -> float:
@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="bench-cluster-") as directory:
-        path = make_mixed_trace(Path(directory) / "a.iotrace", options.records)
-        small = make_mixed_trace(Path(directory) / "small.iotrace", 10_000)
+    with work_directory(None) as directory:
+        path = make_mixed_trace(directory / "a.iotrace", options.records)
+        small = make_mixed_trace(directory / "small.iotrace", 10_000)
         characterize(open_stream(small))
         began, used = time.perf_counter(), cpu_s(psutil.Process())
         whole = characterize(open_stream(path)).as_document()

@@ -9,15 +9,14 @@ says more than elapsed time where something else runs on the machine.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 
+from tests.bench.scratch import work_directory
+from tests.bench.verb_run import run_verb
+
+MIB = 1 << 20
 SEED = 7
 MADE_AT_ONCE = 1 << 16
 VERBS = ["import", "characterize"]
@@ -75,23 +74,6 @@ def rows(count: int) -> Iterator[Row]:
         yield from zip(*(column.tolist() for column in columns), strict=True)
 
 
-def run(verb: str, path: Path) -> tuple[float, float, float]:
-    """Elapsed and processor time in seconds, peak memory in MiB of reading a file."""
-    began = time.monotonic()
-    output = ["-o", str(path.with_name("o.iotrace")), "--force"] if verb == "import" else []
-    command = [sys.executable, "-m", "flextrace", verb, str(path), *output]
-    child = os.posix_spawn(
-        sys.executable,
-        command,
-        os.environ,
-        file_actions=[(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)],
-    )
-    _, status, usage = os.wait4(child, 0)
-    if status:
-        raise SystemExit(f"{' '.join(command)} failed")
-    return time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-
-
 def main() -> None:
     """Print a line for each format and verb."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -104,18 +86,20 @@ def main() -> None:
     for name in arguments.formats:
         head, line = LINES[name]
         lines = arguments.requests * line((0, 0, 0, 0, 1)).count("\n")
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place) / "trace"
+        with work_directory(None) as place:
+            path, output = place / "trace", ["-o", place / "o.iotrace", "--force"]
             measured = []
             for count in (arguments.requests // 4, arguments.requests):
                 with path.open("w") as stream:
                     stream.write(head)
                     stream.writelines(line(row) for row in rows(count))
-                measured.append([run(verb, path) for verb in arguments.verbs])
-        for verb, (_, _, short_mib), (elapsed_s, processor_s, long_mib) in zip(arguments.verbs, *measured, strict=True):
+                measured.append(
+                    [run_verb(verb, path, *(output if verb == "import" else [])) for verb in arguments.verbs]
+                )
+        for verb, short, all_ in zip(arguments.verbs, *measured, strict=True):
             print(
-                f"{name:<10}{verb:<13}{lines:>10}{lines / elapsed_s:>12.3g}{lines / processor_s:>27.3g}"
-                f"{short_mib:>22.0f}{long_mib:>7.0f}",
+                f"{name:<10}{verb:<13}{lines:>10}{lines / all_.elapsed_s:>12.3g}{lines / all_.processor_s:>27.3g}"
+                f"{short.peak_bytes / MIB:>22.0f}{all_.peak_bytes / MIB:>7.0f}",
                 flush=True,
             )
 

@@ -31,7 +31,7 @@ from selfscale.measuring.environment import environment
 from selfscale.predict import record_scores
 from selfscale.profile import Profile
 from tests.bench.lab_applications import APPLICATIONS, predict_application, record_applications
-from tests.bench.lab_machines import DEFAULT, MACHINES, QUICK, LabMachine, ended_as_interrupted, lab_machine
+from tests.bench.lab_machines import DEFAULT, MACHINES, QUICK, LabMachine, lab_machine
 from tests.bench.lab_measurements import (
     POINTS_MANY,
     Document,
@@ -42,6 +42,7 @@ from tests.bench.lab_measurements import (
     settings_of,
 )
 from tests.bench.predict_figures import tables_of
+from tests.bench.scratch import ended_as_interrupted
 
 SCHEMA = "flextrace-bench-predict 1"
 PARTS = ("machines", "applications")

@@ -10,10 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
-import sys
-import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
@@ -33,7 +29,7 @@ from tests.bench.peers import BIOSNOOP, HISTOGRAM, Bpftrace, NoTracer, PerfTrace
 from tests.bench.postgres_load import postgres_load
 from tests.bench.recording import RING_RECORD_BYTES, Recorder
 from tests.bench.rocksdb_load import rocksdb_load
-from tests.bench.scratch import tmpfs, tracefs
+from tests.bench.scratch import tmpfs, tracefs, work_directory
 from tests.bench.spread import ratio_table, spread_of
 from tests.bench.sqlite_load import sqlite_load
 from tests.bench.untraced import CALLS, measure_untraced
@@ -223,11 +219,8 @@ def measure(arguments: argparse.Namespace, directory: Path, outputs: Path) -> Re
 def main() -> None:
     """Measure, print, and write JSON where it is wanted."""
     arguments = parse_arguments()
-    # So that a signal, too, unmounts and stops what was started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with tempfile.TemporaryDirectory(dir=arguments.directory) as name, tracefs():
-        directory = Path(name)
-        os.chmod(directory, 0o711)  # the server of PostgreSQL runs as another user
+    with work_directory(arguments.directory) as directory, tracefs():
+        directory.chmod(0o711)  # the server of PostgreSQL runs as another user
         with tmpfs(directory / "outputs", OUTPUT_BYTES_MAX) as outputs:
             report = measure(arguments, directory, outputs)
     print_findings(report.findings, report.skipped)

@@ -5,10 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
-import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +13,7 @@ from tests.bench.findings import Finding, print_findings
 from tests.bench.replay_applications import measure_applications
 from tests.bench.replay_lateness import measure_drift, measure_lateness
 from tests.bench.replay_throughput import measure_null, measure_throughput
+from tests.bench.scratch import work_directory
 
 
 @dataclass(frozen=True)
@@ -57,16 +54,12 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Measure, print, and write JSON where it is wanted."""
     arguments = parse_arguments()
-    # So that a signal, too, stops what was started and removes what was made.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     findings: list[Finding] = []
     skipped: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
-        os.chmod(name, 0o711)  # the server of PostgreSQL runs as another user
+    with work_directory(arguments.directory) as work:
+        work.chmod(0o711)  # the server of PostgreSQL runs as another user
         for part in (PARTS[name] for name in arguments.only):
-            found, missing = part.measure(
-                Path(name), arguments.rounds or part.rounds, arguments.seconds or part.seconds
-            )
+            found, missing = part.measure(work, arguments.rounds or part.rounds, arguments.seconds or part.seconds)
             findings += found
             skipped |= missing
     print_findings(findings, skipped)

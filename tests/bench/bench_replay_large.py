@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +16,7 @@ import pandas as pd
 from replayer.running.binaries import find_binary
 from tests.bench.engine_memory import measure_memory
 from tests.bench.large_trace import make_large_trace
+from tests.bench.scratch import work_directory
 
 MIB = 1 << 20
 
@@ -31,14 +31,14 @@ def main() -> None:
     arguments = parser.parse_args()
     limit = [f"--max-seconds={arguments.seconds}"] if arguments.seconds else []
     rows = []
-    with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
-        trace = make_large_trace(Path(name) / "large.iotrace", arguments.records, arguments.threads)
+    with work_directory(arguments.directory) as work:
+        trace = make_large_trace(work / "large.iotrace", arguments.records, arguments.threads)
         subprocess.run(["sync"], check=True)  # or the image of the first run would wait for the trace
         for order in ("thread", "resource", "recorded"):
             engine = find_binary("flextrace-replay")
             fincore = ["fincore", "--bytes", "--noheadings", "--output=RES", trace]
             cached_share = int(subprocess.check_output(fincore)) / trace.stat().st_size
-            measured = measure_memory([engine, trace, f"--directory={name}/image", f"--order={order}", *limit])
+            measured = measure_memory([engine, trace, f"--directory={work}/image", f"--order={order}", *limit])
             rows.append(
                 {
                     "order": order,

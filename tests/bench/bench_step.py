@@ -21,8 +21,9 @@ from replayer.run import replay
 from replayer.running.confine import MemoryGroup
 from selfscale.measure import describe, measure
 from selfscale.measuring.measurable_sizes import align
-from tests.bench.lab_machines import MACHINES, LabMachine, ended_as_interrupted, lab_machine
+from tests.bench.lab_machines import MACHINES, LabMachine, lab_machine
 from tests.bench.lab_measurements import Effort, settings_of
+from tests.bench.scratch import ended_as_interrupted
 
 # uniqueBytes as a share of the memory; seqFrac, readFrac, sizeMean, processNum. The last one has one process only.
 WORKLOADS = [

@@ -29,6 +29,7 @@ from selfscale.exploring.plan import Settings
 from selfscale.measuring import storage
 from selfscale.measuring.environment import memory_bytes
 from tests.bench.load import UnavailableError
+from tests.bench.scratch import SIGNALS
 
 MIB = 1 << 20
 DIRTY_FRACS = {"dirty_background_bytes": 0.1, "dirty_bytes": 0.2}
@@ -36,7 +37,6 @@ DIRTY_FRACS = {"dirty_background_bytes": 0.1, "dirty_bytes": 0.2}
 VM = Path("/proc/sys/vm")
 SHARED_MEMORY = Path("/dev/shm")
 ZRAM_CONTROL = Path("/sys/class/zram-control")
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Nothing lazy that goes on after the mount, and no discard: it would give the image's pages back, and who writes to
 # them then is charged for new ones.
 MAKE = {
@@ -134,21 +134,6 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def ended_as_interrupted() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the program as Ctrl-C does, so that what was made is taken away."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

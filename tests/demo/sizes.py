@@ -32,11 +32,11 @@ class Sizes:
 
 QUICK = Sizes(
     memory="32M",
-    sort_bytes=12_000_000,
-    sort_buffer="2M",
+    sort_bytes=3_000_000,
+    sort_buffer="1M",
     accounts=30_000,
     transactions=150,
-    scale_budget="20s",
+    scale_budget="12s",
     repeat=1,
     willy_seconds="1s",
     free_bytes=1_000_000_000,
