@@ -101,9 +101,9 @@ def test_a_request_does_not_end_by_an_event_from_before_it(tmp_path):
 @pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to be at the same event")
 def test_a_request_is_not_taken_for_the_next_one_with_its_struct_iocb(tmp_path):
     """Which one thread submits while the record of the first is made on the CPU of another, who looks at the ring."""
-    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
-        options = ("--layer", "vfs")
-        done = run_recorder(tmp_path / "t", PROGRAMS / "aio_handed_on", file.name, options=options)
+    with own_place() as place:
+        (place / "file").touch()
+        done = run_recorder(tmp_path / "t", PROGRAMS / "aio_handed_on", place / "file", options=("--layer", "vfs"))
     trace = characterize.open(tmp_path / "t")
     lost = trace.header.lost.get(RecordKind.FILEOP, 0)
     assert done.returncode == (3 if lost else 0), done.stderr
