@@ -267,7 +267,9 @@ build/test-programs: $(TEST_PROGRAMS)
 build/tests/debit_credit: PROGRAM_LIBRARIES := -lsqlite3
 build/tests/burst: PROGRAM_LIBRARIES := -static
 build/tests/refuse_program: PROGRAM_LIBRARIES := -shared -fPIC
-build/tests/alike build/tests/interrupted build/tests/io_uring build/tests/load build/tests/many_rings: PROGRAM_LIBRARIES := -luring
+RING_PROGRAMS := $(patsubst %,build/tests/%,alike closed_in_batch interrupted io_uring load many_rings \
+	stores_beside_request)
+$(RING_PROGRAMS): PROGRAM_LIBRARIES := -luring
 
 # Traces of some hundred operations become many segments. Tests replay them, and look at the schedule alone.
 SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DWHOLE_RECORDS_MAX=64u -DTRACE_BLOCK_RECORDS=4 -DPIECES_MAX=1024u -DANSWER_SECONDS_MAX=2

@@ -34,8 +34,9 @@ static __always_inline void send_data(struct io_kiocb *request, struct async_ope
 	async_send_io(operation, offset, 0, result, now_ns);
 }
 
-/* The file that an open has given the program; 0 if there is none to record. */
-static __always_inline bool find_opened(struct io_kiocb *request, struct async_operation *operation, __s64 result)
+/* The file that an open has given the program; false if there is none to record. */
+static __always_inline bool find_opened(struct io_kiocb *request, struct async_operation *operation, __s64 result,
+					__u64 now_ns)
 {
 	__u32 slot = BPF_CORE_READ((struct io_open *)request, file_slot);
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -48,8 +49,11 @@ static __always_inline bool find_opened(struct io_kiocb *request, struct async_o
 		if ((__u32)task->tgid == operation->process)
 			file = (struct file *)file_of_program(result);
 	}
-	if (!file)
+	if (!file) {
+		/* It is closed already, or its process has gone: nobody knows which file it was. */
+		count_loss(RECORD_FILEOP, now_ns);
 		return false;
+	}
 	forget_namesake(file);
 	if (!set_file(operation, file, result))
 		return false;
@@ -115,7 +119,7 @@ static __always_inline void send_file_operation(struct io_kiocb *request, struct
 {
 	__u64 key = (__u64)request;
 	if (operation->op == FILEOP_OPEN) {
-		if (result >= 0 && !find_opened(request, operation, result))
+		if (result >= 0 && !find_opened(request, operation, result, now_ns))
 			return;
 		if (result < 0 && has_file_filter()) {
 			count_skip(SKIP_FILTERED);

@@ -172,14 +172,24 @@ static __always_inline __u64 send_store(struct task_state *state, __u32 file, st
 }
 
 /*
+ * Whether the request that began in this thread last may have made a page of this file dirty. It may also be in flight
+ * still, and the thread in its program again.
+ */
+static __always_inline bool is_by_request(const struct task_state *state, __u32 file)
+{
+	struct async_operation *operation = state->request ? async_operation_at(state->request) : NULL;
+	return operation && operation->file == file && (operation->kind != RECORD_IO || operation->op == IO_WRITE);
+}
+
+/*
  * Whether the thread is in its program, and not in a call or request. That may be one which is not recorded: of a thread of
  * io_uring, which has no program, or of the 32-bit or x32 kind.
  */
-static __always_inline bool is_by_program(const struct task_state *state)
+static __always_inline bool is_by_program(const struct task_state *state, __u32 file)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct pt_regs *entry = (const struct pt_regs *)bpf_task_pt_regs(task);
-	return state->call == CALL_NONE && !state->request && !(task->flags & TASK_IO_WORKER) &&
+	return state->call == CALL_NONE && !is_by_request(state, file) && !(task->flags & TASK_IO_WORKER) &&
 	       !is_in_compat_call(task) && !is_x32_call(BPF_CORE_READ(entry, orig_ax));
 }
 
@@ -204,7 +214,7 @@ int BPF_PROG(writeback_dirty_folio, struct folio *folio, struct address_space *m
 	__u64 cause = state->id;
 	if (state->target_id && is_data_of(inode, state->target_file_pointer))
 		cause = state->target_id;
-	else if (is_by_program(state) || fault_cause((__u64)inode))
+	else if (is_by_program(state, file) || fault_cause((__u64)inode))
 		cause = send_store(state, file, inode, first, end);
 	note_dirtier(file, first, end, cause);
 	return 0;

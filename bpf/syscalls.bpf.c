@@ -33,15 +33,15 @@ enum {
 static __always_inline void take_file(struct task_struct *task, struct task_state *state, __u32 descriptor, __u32 how)
 {
 	struct file *file = file_of_descriptor(task, descriptor);
+	state->file_pointer = (__u64)file;
 	if (!file)
-		return; /* the call will say EBADF */
+		return; /* the call will say EBADF, mostly */
 	struct known_file *known = known_file_at(state, descriptor);
 	if (!known)
 		return;
 	know_file(known, file, how);
 	state->descriptor_flags = read_field(file, f_flags);
 	state->file = state->descriptor_flags & OPEN_PATH ? 0 : known->file;
-	state->file_pointer = (__u64)file;
 	state->file_inode_pointer = known->inode_pointer;
 	state->inode_pointer = known->data_inode_pointer;
 	state->in_memory = known->in_memory;
@@ -224,6 +224,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 		two_files_call_ends(regs, task, state, result);
 	else if (state->id || call == CALL_MMAP)
 		other_call_ends(regs, task, state, result);
+	else if (call <= CALL_DESCRIPTOR_LAST && !state->file_pointer && result >= 0)
+		/* Another thread has opened it meanwhile: nobody knows which file it was. */
+		count_loss(RECORD_FILEOP, bpf_ktime_get_ns());
 	if (state->request)
 		async_switch(state, 0);
 	note_recording_behind(state);
