@@ -112,7 +112,7 @@ def test_requests_of_more_than_a_mib_are_not_looked_for_behind_the_end_of_all_fi
     one = np.zeros(1, np.int64)
     fields = {"blocks": one + blocks, "size": one + blocks * BLOCK, "rest": one + blocks, "sequential": one > 0}
     requests = Requests(**{name: fields.get(name, one) for name in Requests._fields})
-    room = Room(one, one + places, one, one + 1)
+    room = Room(one, one + places, one, one + 1, 0)
     streams = Streams(Dict.empty(types.int64, types.int64), one, one)
     for depth in range(places):
         file_of = np.zeros(places, np.int32)
@@ -134,6 +134,18 @@ def test_what_was_new_comes_to_the_place_that_was_used_the_longest_ago(factor):
     assert np.mean(again >= 0.98 * len(set(places))) > 0.95
     altered, manifest = alter(parent, {"uniqueBytes": Relative(factor)})
     assert_held(parent, altered, manifest)
+
+
+def test_requests_of_any_size_come_to_what_was_used_the_longest_ago():
+    recording, random = Recording(), np.random.default_rng(3)
+    blocks = random.integers(1, 9, 800)
+    end = np.cumsum(blocks + 1)
+    file = recording.file("/disk", int(end[-1]) * BLOCK)
+    for number in random.permutation(800).tolist():
+        recording.read(1, file, int(end[number] - blocks[number]) * BLOCK, int(blocks[number]) * BLOCK)
+    parent = recording.trace()
+    # Where new places were those that the requests had, it was 0.052 apart.
+    assert_held(parent, *alter(parent, {"uniqueBytes": Relative(0.25)}))
 
 
 @pytest.mark.parametrize("change", [{"uniqueBytes": Relative(factor)} for factor in (0.25, 0.5, 0.8)], ids=str)

@@ -30,19 +30,21 @@ from characterize.layout import Fileop, Source
 from characterize.references import BLOCK_BYTES
 from characterize.requests import is_system_path
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_depths, curve_of_requests
-from replayer.flexible.depths import Requests, Room, depths_of, place_by_depth
+from replayer.flexible.depths import FILES_MAX, Requests, Room, depths_of, place_by_depth
 from replayer.flexible.draft import Draft
 from replayer.flexible.manifest import RUNS_TOLERANCE
 from replayer.flexible.wishes import Wishes, corrected, levels, moved, wishes_of_requests, wishes_of_runs
 
-# Part of every file that may be used, by the factor, and how wrong a depth may be, as a part of the stack, for a run to
-# stay with its data (2: whatever its depth). What is best depends on how regular reuse is, and on how many runs are
-# under way at once, each of which needs a file: of a sort the part decides on where runs meet, with no rule to be seen.
+# Part of every file that may be used, by the factor; how wrong a depth may be, as a part of the stack, for a run to
+# stay with its data (2: whatever its depth); and rings in which new places are taken. What is best depends on how
+# regular reuse is, on how much requests differ in size, and on how many runs are under way at once, each of which needs
+# a file: of a sort the part decides on where runs meet, with no rule to be seen.
 OPTIONS = (
-    *((room, tolerance) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4)),
-    *((room, 2.0) for room in (*(1 + step / 50 for step in range(32)), np.inf)),
+    *((1.0, tolerance, 2) for tolerance in (1 / 64, 0.4)),
+    *((room, tolerance, 0) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4)),
+    *((room, 2.0, 0) for room in (*(1 + step / 50 for step in range(32)), np.inf)),
 )
-TOLERANCES_RARER = (1 / 64, 0.4)
+OPTIONS_RARER = tuple((1.0, tolerance, 0) for tolerance in (1 / 64, 0.4))
 # Deviations of the footprint that are not told apart, relative; or one request.
 FOOTPRINT_TOLERANCE = 0.004
 # The limit in blocks that gives a footprint in bytes, and depths that give a curve, are approached in so many steps.
@@ -65,7 +67,7 @@ class Placement:
     offset: np.ndarray
     file: np.ndarray
     unique_bytes: float
-    options: tuple[float, float]
+    options: tuple[float, float, int]
     limit: float
     wishes: Wishes
     curve: np.ndarray
@@ -240,21 +242,25 @@ class _Placer:
 
     def best(self) -> Placement:
         """The best of all that is tried."""
-        options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if self.rarer else OPTIONS
+        # Each new place of a ring is looked for in all files.
+        rings_max = math.inf if len(self.names) <= FILES_MAX else 0
+        options = OPTIONS_RARER if self.rarer else [one for one in OPTIONS if one[2] <= rings_max]
         every = (self.placement(option, self.limit, wishes) for wishes in self.wishes for option in options)
         tried = heapq.nsmallest(REFINED, every, key=lambda one: one.rank[1:])
         return self.searched(min((self.refined(one) for one in tried), key=lambda one: one.rank))
 
-    def placement(self, options: tuple[float, float], limit: float, wishes: Wishes) -> Placement:
-        """Places with room and tolerance as in `OPTIONS`, on at most about `limit` blocks, at wished depths."""
-        room, tolerance = options
+    def placement(self, options: tuple[float, float, int], limit: float, wishes: Wishes) -> Placement:
+        """Places with `OPTIONS`, on at most about `limit` blocks, at wished depths."""
+        room, tolerance, rings = options
         if self.rarer:
             # No file needs more new places than it has references, but new ones have gaps between them.
             blocks = np.maximum(self.extent * (math.ceil(self.growth) + 1), self.extent + self.references)
         else:
-            blocks = np.minimum(np.ceil(self.extent * self.growth * room), self.extent).astype(np.int64)
+            # Rings have no room for more than the limit, so that they come around.
+            growth = limit / self.distinct if rings else self.growth
+            blocks = np.minimum(np.ceil(self.extent * growth * room), self.extent).astype(np.int64)
         blocks = np.maximum(blocks, self.largest)
-        places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies)
+        places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies, rings)
         sequential = self.requests.sequential & ~wishes.cut
         requests = self.requests._replace(
             depth=wishes.depth,

@@ -3,7 +3,9 @@
 
 Places are blocks, numbered through all files. What continues a run stays behind it. A run that begins is put where the
 block of the wished depth is, on a file on which its thread has no other run under way; a run that is to be new gets
-places that nobody used while there is room, and then those that were used the longest ago.
+places that nobody used while there is room, and then those that were used the longest ago. Where requests differ in
+size, these are whole only if places are used around in a ring; and as the next one would be sequential there, in one of
+several rings.
 """
 
 from __future__ import annotations
@@ -57,12 +59,17 @@ class Requests(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Of every file: first place, number of places, and the requests from which to before which others may come."""
+    """Of every file: first place, number of places, and the requests from which to before which others may come.
+
+    New places are taken from so many ``rings`` of a file in turn (0: those that requests had), each of which goes on
+    where it was left.
+    """
 
     base: np.ndarray
     blocks: np.ndarray
     born: np.ndarray
     dies: np.ndarray
+    rings: int
 
 
 class Streams(NamedTuple):
@@ -139,9 +146,14 @@ def place_by_depth(  # noqa: PLR0917
         if place < 0:
             new = requests.depth[i] == NEW or requests.depth[i] > used
             if (new or new_first) and used + requests.blocks[i] <= limit:
-                place = _unused(requests, room, stack, unused, streams, i)
+                if room.rings:
+                    place = _in_rings(requests, room, stack, unused, streams, i)
+                else:
+                    place = _unused(requests, room, stack, unused, streams, i)
             if place < 0 and not new:
                 place = _same(requests, room, stack, streams, i, now[requests.original[i]], file_of, tolerance)
+            if place < 0 and new and room.rings:
+                place = _oldest_of_rings(requests, room, stack, streams, i, file_of)
             if place < 0 and used > 0:
                 depth = used if new else requests.depth[i]
                 place = _at_depth(requests, room, stack, streams, i, file_of, depth, whole_runs)
@@ -208,6 +220,38 @@ def _unused(  # noqa: PLR0917
         # Behind the run that ended last it would be sequential: one further leaves a gap.
         place += 1 << turn // 8
     return partly
+
+
+@njit(cache=True)
+def _in_rings(requests: Requests, room: Room, stack: Stack, unused: np.ndarray, streams: Streams, i: int) -> int:  # noqa: PLR0917
+    """The next places of one of the rings of the first file that has some."""
+    for name in range(len(room.base)):
+        for turn in range(room.rings):
+            begin = room.base[name] + (i + turn) % room.rings * (room.blocks[name] // room.rings)
+            place = next_unused(unused, begin)
+            if _fits(requests, room, streams, i, place, name) and stack.slot[place + requests.blocks[i] - 1] < 0:
+                return place
+    return -1
+
+
+@njit(cache=True)
+def _oldest_of_rings(  # noqa: PLR0917
+    requests: Requests, room: Room, stack: Stack, streams: Streams, i: int, file_of: np.ndarray
+) -> int:
+    """Where a ring goes on: what was used the longest ago, but for what is in front of it; -1 if that is not old."""
+    used, blocks = stack.state[1], requests.blocks[i]
+    for away in range(min(TURNS * min(blocks, BACK_BLOCKS), used)):
+        place = at_depth(stack, used - 1 - away)
+        end = place + min(requests.rest[i], max(blocks, AHEAD_BLOCKS))
+        name = file_of[place]
+        if place > room.base[name] and 0 <= stack.slot[place - 1] < stack.slot[place]:
+            continue
+        if end > room.base[name] + room.blocks[name] or stack.slot[end - 1] < 0:
+            continue
+        near = depth_of(stack, place + blocks - 1) + used / NEAR + blocks + away >= used
+        if near and _fits(requests, room, streams, i, place, name):
+            return place
+    return -1
 
 
 @njit(cache=True)
