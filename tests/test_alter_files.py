@@ -14,7 +14,7 @@ from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, Reco
 from replayer.alter import Relative, alter
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.draft import Draft
-from replayer.flexible.fold import fold_large_first
+from replayer.flexible.fold import fold_evenly
 from replayer.flexible.readable import COLLAPSE_RANGE, INSERT_RANGE, make_readable
 from replayer.repeat import repeat
 from tests.flexible_traces import Recording, laid_out_then_used
@@ -72,7 +72,7 @@ def test_a_temporary_file_that_lives_long_does_not_keep_others_from_their_turns(
         recording.operate(Fileop.UNLINK, 1, journal)
     recording.operate(Fileop.UNLINK, 1, everything)
     draft = Draft.of(recording.trace())
-    fold_large_first(draft, PAGE)
+    fold_evenly(draft, PAGE)
     assert draft.notes["uniqueBytes"]["files_that_took_turns"] == 19
     assert len(np.unique(draft.io["file"])) == 2
 

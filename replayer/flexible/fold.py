@@ -36,7 +36,6 @@ def fold_evenly(
     *,
     by_first_use: np.random.Generator | None = None,
     unrolled: bool = False,
-    to_one_size: bool = False,
     latest: float = 0.0,
 ) -> float:
     """Let short-lived files take turns so that their part shrinks as the whole does, then fold the others.
@@ -55,28 +54,16 @@ def fold_evenly(
         _take_turns(draft, lives, unique - part * (1 - target / unique), latest)
     if by_first_use is not None:
         _lay_out_by_first_use(draft, by_first_use)
-    reached = fold_files(draft, target, LARGE_REQUESTS, unrolled=unrolled, to_one_size=to_one_size)
+    reached = fold_files(draft, target, LARGE_REQUESTS, unrolled=unrolled)
     if reached > target * (1 + TOLERANCE):
-        reached = fold_files(draft, target, 1, unrolled=unrolled, to_one_size=to_one_size)
+        reached = fold_files(draft, target, 1, unrolled=unrolled)
     return reached
 
 
-def fold_large_first(draft: Draft, target: float) -> float:
-    """Fold large files; where that is not enough, let files take turns, then fold the small files as well."""
-    reached = fold_files(draft, target, LARGE_REQUESTS)
-    if reached > target * (1 + TOLERANCE):
-        reached = _take_turns(draft, _lives(draft), target)
-    if reached > target * (1 + TOLERANCE):
-        reached = fold_files(draft, target, 1)
-    return reached
-
-
-def fold_files(
-    draft: Draft, target: float, requests_min: int, *, unrolled: bool = False, to_one_size: bool = False
-) -> float:
+def fold_files(draft: Draft, target: float, requests_min: int, *, unrolled: bool = False) -> float:
     """Take offsets modulo a period that is the same fraction of every file with room for `requests_min` requests.
 
-    To one size, the period is the same in all files, which cuts the fewest runs. Unrolled, every return of a place
+    Unrolled, every return of a place
     stands one length of the file further before that, so that all places of the smaller file are used equally often
     where those of the larger one were.
 
@@ -97,14 +84,13 @@ def fold_files(
         place = start + turn * (-(-extent // whole) * whole)
 
     def folded(factor: float) -> tuple[float, np.ndarray]:
-        period = np.minimum(extent.max() / factor, extent) if to_one_size else extent / factor
-        period = np.maximum(period, largest)
+        period = np.maximum(extent / factor, largest)
         step = np.where(period >= LARGE_BLOCKS * BLOCK_BYTES, np.maximum(grid, BLOCK_BYTES), grid)
         period = -(-period // step).astype(np.int64) * step
         shift = np.where(large, place % period - start, 0)
         return float(union_length(start + shift, end + shift, file)), shift
 
-    most = float(extent.max() / largest.min() if to_one_size else (extent / largest).max())
+    most = float((extent / largest).max())
     reached, shift = folded(most)
     if reached < target:
         reached, shift = search(folded, target, 1.0, most, geometric=True)

@@ -18,7 +18,7 @@ from characterize.units import format_bytes
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
-from replayer.flexible.fold import fold_evenly, fold_large_first
+from replayer.flexible.fold import fold_evenly
 from replayer.flexible.manifest import RUNS_TOLERANCE, accepted
 from replayer.flexible.places import TOLERANCE
 from replayer.flexible.spread import spread_by_twins, spread_by_unrolling
@@ -65,11 +65,9 @@ def change_unique_bytes(
         for at_random in (False, True)
     ]
     fewer: list[Way] = [
-        fold_large_first,
         fold_evenly,
         partial(fold_evenly, unrolled=True),
         partial(fold_evenly, by_first_use=generator),
-        partial(fold_evenly, to_one_size=True),
     ]
     start, end, _ = draft.intervals()
     enough = accepted(float((end - start).mean()) / target)
@@ -83,7 +81,7 @@ def change_unique_bytes(
     stages: list[list[Way]] = [*ways, [by_depth] if possible else []]
     best, reached = _best_of(stages, draft, target, before, (enough, held))
     if abs(reached / target - 1) > enough:
-        other = fold_large_first(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
+        other = fold_evenly(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
         low, high = sorted([reached, float(unique), other])[::2]
         if low == high:
             # Nothing can be moved: what is accepted is what is as near as a target has to be met.
