@@ -30,7 +30,7 @@ from characterize.layout import Fileop, Source
 from characterize.references import BLOCK_BYTES
 from characterize.requests import is_system_path
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_depths, curve_of_requests
-from replayer.flexible.depths import Requests, Room, depths_of, place_by_depth
+from replayer.flexible.depths import FILES_MAX, Requests, Room, depths_of, place_by_depth
 from replayer.flexible.draft import Draft
 from replayer.flexible.manifest import RUNS_TOLERANCE
 from replayer.flexible.wishes import Wishes, corrected, levels, moved, wishes_of_requests, wishes_of_runs
@@ -242,7 +242,9 @@ class _Placer:
 
     def best(self) -> Placement:
         """The best of all that is tried."""
-        options = OPTIONS_RARER if self.rarer else OPTIONS
+        # Each new place of a ring is looked for in all files.
+        rings_max = math.inf if len(self.names) <= FILES_MAX else 0
+        options = OPTIONS_RARER if self.rarer else [one for one in OPTIONS if one[2] <= rings_max]
         every = (self.placement(option, self.limit, wishes) for wishes in self.wishes for option in options)
         tried = heapq.nsmallest(REFINED, every, key=lambda one: one.rank[1:])
         return self.searched(min((self.refined(one) for one in tried), key=lambda one: one.rank))

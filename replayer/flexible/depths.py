@@ -240,7 +240,7 @@ def _oldest_of_rings(  # noqa: PLR0917
 ) -> int:
     """Where a ring goes on: what was used the longest ago, but for what is in front of it; -1 if that is not old."""
     used, blocks = stack.state[1], requests.blocks[i]
-    for away in range(min(TURNS * blocks, used)):
+    for away in range(min(TURNS * min(blocks, BACK_BLOCKS), used)):
         place = at_depth(stack, used - 1 - away)
         end = place + min(requests.rest[i], max(blocks, AHEAD_BLOCKS))
         name = file_of[place]
