@@ -63,9 +63,8 @@ def fold_evenly(
 def fold_files(draft: Draft, target: float, requests_min: int, *, unrolled: bool = False) -> float:
     """Take offsets modulo a period that is the same fraction of every file with room for `requests_min` requests.
 
-    Unrolled, every return of a place
-    stands one length of the file further before that, so that all places of the smaller file are used equally often
-    where those of the larger one were.
+    Unrolled, every return of a place stands one length of the file further before that, so that all places of the
+    smaller file are used equally often where those of the larger one were.
 
     The period is of whole blocks where that is exact enough, so that no request touches more of them than it did.
     """
