@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +72,7 @@ class Workload:
                 raise FlextraceError(f"workload has no {name}: give all of {', '.join(PARAMETERS)}")
             value = document[name]
             if value is not None and not finite(value):
-                raise FlextraceError(f"workload has {name} = {value!r}: give a number")
+                raise FlextraceError(f"workload has {name} = {reprlib.repr(value)}: give a number")
             values[field] = math.nan if value is None else float(value)
         return cls(**values)
 

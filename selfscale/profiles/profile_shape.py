@@ -7,6 +7,7 @@ whoever computes with it first.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -183,7 +184,7 @@ def _check(
         if name not in value:
             raise ValueError(f"{of}no {name}")
     if wrong := failing(value, checks):
-        raise ValueError(f"{of}{wrong[0]} {value[wrong[0]]!r}")
+        raise ValueError(f"{of}{wrong[0]} {reprlib.repr(value[wrong[0]])}")
 
 
 def _check_workload(value: Any, table: Mapping[str, Any], place: str) -> None:
