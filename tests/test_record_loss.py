@@ -9,6 +9,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import characterize
@@ -250,28 +251,28 @@ def test_syncs_of_a_mapping_whose_file_cannot_be_asked_for_are_counted(tmp_path)
     assert done.returncode == (3 if lost else 0), done.stderr
 
 
-def test_opens_by_io_uring_that_are_closed_before_their_ends_are_told_are_counted(tmp_path):
-    (tmp_path / "file").touch()
-    done = run_recorder(tmp_path / "t", PROGRAMS / "closed_in_batch", tmp_path / "file", options=("--layer", "vfs"))
-    trace = characterize.open(tmp_path / "t")
+def run_on_file(directory: Path, program: str) -> tuple[pd.DataFrame, int, int]:
+    """File operations on the file that a program is given, how many were lost, and what it says that it did."""
+    (directory / "file").touch()
+    done = run_recorder(directory / "t", PROGRAMS / program, directory / "file", options=("--layer", "vfs"))
+    trace = characterize.open(directory / "t")
     lost = trace.header.lost.get(RecordKind.FILEOP, 0)
     assert done.returncode == (3 if lost else 0), done.stderr
-    files = [file for file, path in trace.paths.items() if path == f"{tmp_path}/file"]
-    of_file = trace.fileops[trace.fileops["file"].isin(files)]
-    assert (of_file["op"] == Fileop.OPEN).sum() + lost == int(done.stdout)
-    assert (of_file["op"] == Fileop.CLOSE).sum() == int(done.stdout)
+    files = [file for file, path in trace.paths.items() if path == f"{directory}/file"]
+    return trace.fileops[trace.fileops["file"].isin(files)], lost, int(done.stdout)
+
+
+def test_opens_by_io_uring_that_are_closed_before_their_ends_are_told_are_counted(tmp_path):
+    of_file, lost, done = run_on_file(tmp_path, "closed_in_batch")
+    assert (of_file["op"] == Fileop.OPEN).sum() + lost == done
+    assert (of_file["op"] == Fileop.CLOSE).sum() == done
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to be at the same descriptor")
 def test_opens_and_closes_that_another_thread_crosses_are_counted(tmp_path):
-    (tmp_path / "file").touch()
-    done = run_recorder(tmp_path / "t", PROGRAMS / "closed_early", tmp_path / "file", options=("--layer", "vfs"))
-    trace = characterize.open(tmp_path / "t")
-    lost = trace.header.lost.get(RecordKind.FILEOP, 0)
-    assert done.returncode == (3 if lost else 0), done.stderr
-    files = [file for file, path in trace.paths.items() if path == f"{tmp_path}/file"]
-    calls = trace.fileops[trace.fileops["op"].isin((Fileop.OPEN, Fileop.CLOSE)) & trace.fileops["file"].isin(files)]
-    assert (calls["result"] >= 0).sum() + lost == 2 * int(done.stdout)
+    of_file, lost, done = run_on_file(tmp_path, "closed_early")
+    calls = of_file[of_file["op"].isin((Fileop.OPEN, Fileop.CLOSE))]
+    assert (calls["result"] >= 0).sum() + lost == 2 * done
 
 
 # Says when it begins and ends; what Python itself opens lies before. mknod is not recorded.
