@@ -14,7 +14,7 @@ from tests.straced import DATA, ENGINE, needs_engine, needs_strace
 pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 
 PAGE = 4096
-READ_PLACES, WRITE_PLACES, WRITE_PLACES_SHARED = 1024, 256, 4096
+READ_PLACES, WRITE_PLACES, WRITE_PLACES_SHARED = 1024, 32, 4096
 """replayer/engine/buffer.h"""
 
 
@@ -72,6 +72,17 @@ def test_other_writes_come_from_places_that_a_cache_holds(tmp_path):
     for requests in [own] * 601, [own, shared] * 601:
         addresses = addresses_of(tmp_path, requests, "--timing=think")[:: len(requests) // 601]
         assert max(addresses) - min(addresses) <= (WRITE_PLACES - 1) * PAGE
+
+
+@pytest.mark.parametrize("pages", [1, 2, 3, 4, 5, 8, 16, 31, 32])
+def test_what_is_written_within_128_kib_is_mostly_different(tmp_path, pages):
+    """A file system that compresses so much at once is to find random data, whatever the requests' size."""
+    size_bytes = pages * PAGE
+    addresses = addresses_of(tmp_path, [write(0, size_bytes, 0, 500)] * 101, "--timing=asap")
+    window = max(128 * 1024 // size_bytes, 1)
+    for first in range(101 - window + 1):
+        written = [address // PAGE + page for address in addresses[first : first + window] for page in range(pages)]
+        assert len(set(written)) >= 0.8 * len(written)
 
 
 def test_large_writes_of_shared_memory_lie_within_it(tmp_path):

@@ -11,31 +11,33 @@
 enum { BUFFER_WINDOW_BYTES = 8 << 20 };
 
 /*
- * All writes take their data from one buffer, from one page after the other in steps: what is written within 128 KiB, the
- * most that a file system compresses at once (btrfs), holds no page twice. A program has mostly just made what it writes;
- * but what it shares with others they have made, and a processor's second-level cache does not hold it: so those writes go
- * over more than that (docs/decisions/0010).
+ * All writes take their data from one buffer, each from another place than the one before: what is written within 128 KiB,
+ * the most that a file system compresses at once (btrfs), mostly holds no page twice. A program has just made what it
+ * writes, so all of that lies in a processor's second-level cache; but what it shares with others they have made, and those
+ * writes go over more than that cache holds (docs/decisions/0010).
  */
 enum {
-	WRITE_PLACES = 256, /* powers of two */
+	WRITE_PLACES = 32, /* powers of two */
 	WRITE_PLACES_SHARED = 4096,
-	WRITE_STEP = 97,
+	WRITE_STEP = 96, /* and the pages of the write: further than a processor reads ahead, if there are so many places */
 	WRITE_PLACE_BYTES = 4096,
 };
 
-static inline uint64_t write_place(uint64_t number, uint32_t places)
+/* The steps of one size are odd, and so come to all places. */
+static inline uint64_t write_place(uint64_t number, uint64_t bytes, uint32_t places)
 {
-	return (number * WRITE_STEP & (places - 1)) * WRITE_PLACE_BYTES;
+	uint64_t step = (WRITE_STEP + bytes / WRITE_PLACE_BYTES) | 1;
+	return (number * step & (places - 1)) * WRITE_PLACE_BYTES;
 }
 
 /*
- * Reads of a run with times go from one page to the other in the same way, over more than the second-level cache of most
+ * Reads of a run with times go from one page to another, too, over more than the second-level cache of most
  * processors holds: an application seldom reads to where it has just read, and what it computed has passed through
  * that cache meanwhile (docs/decisions/0010).
  */
 enum {
 	READ_PLACES = 1024, /* at most; a power of two */
-	READ_STEP = WRITE_STEP,
+	READ_STEP = 97,
 	READ_PLACE_BYTES = 4096,
 	READ_SLACK_BYTES_MAX = 32 << 20, /* of all threads: a confined run has that much less for its page cache */
 };

@@ -32,7 +32,8 @@ static inline bool is_caller_error(int32_t result)
 /* Where the data of a write comes from. */
 static inline uint8_t *request_write_data(const struct run *run, const struct io_record *io, uint32_t number)
 {
-	return run->write_data.data + write_place(number, write_places(run, io->flags & IO_SHARED_MEMORY));
+	uint32_t places = write_places(run, io->flags & IO_SHARED_MEMORY);
+	return run->write_data.data + write_place(number, io->asked_bytes, places);
 }
 
 /* Why a record is not to be repeated, or SKIP_REASONS where it is. Fills the index of its file. */
