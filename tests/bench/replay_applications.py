@@ -51,6 +51,7 @@ ELAPSED_TARGET_PERCENT = 5
 RESPONSE_TARGET_PERCENT = 10
 ORIGINAL, UNRECORDED = "original", "original, not recorded"
 THINK, THINK_RECORDED = "think", "think, inside a recorder"
+REPLAYS = (THINK, THINK_RECORDED)
 KINDS = ("read", "write", "sync")
 JUDGED_PLAIN = ("elapsed_s",)
 JUDGED_RECORDED = ("elapsed_s", *(f"{kind}_mean_us" for kind in KINDS))
@@ -83,29 +84,8 @@ APPLICATIONS: dict[str, Callable[[Path, float], AbstractContextManager[Load]]] =
 }
 
 
-@dataclass(frozen=True)
-class Replay:
-    """One way to replay."""
-
-    title: str
-    timing: str
-    order: str = "resource"
-    recorded: bool = False
-
-
-REPLAYS = (
-    Replay(THINK, "think"),
-    Replay(THINK_RECORDED, "think", recorded=True),
-    # What it costs that threads wait for each other: for all that had ended before, and for nothing.
-    Replay("think, interval order", "think", order="recorded"),
-    Replay("think, no order across threads", "think", order="thread"),
-    Replay("recorded", "recorded"),
-    Replay("asap", "asap"),
-)
-
-
 def measure_applications(directory: Path, rounds: int, seconds: float) -> tuple[list[Finding], dict[str, str]]:
-    """Record each, replay it in all ways, and again, print a table; the findings, and what could not be measured."""
+    """Record each, replay it in both ways, and again, print a table; the findings, and what could not be measured."""
     findings, skipped = [], {}
     for name, make in APPLICATIONS.items():
         try:
@@ -126,7 +106,7 @@ def measure_applications(directory: Path, rounds: int, seconds: float) -> tuple[
 
 
 def run_rounds(load: Load, trace: Path, image: Path, rounds: int) -> tuple[pd.DataFrame, Counter[str]]:
-    """A new original in each round and all replays of it, so that what the disk does meanwhile is done to both.
+    """A new original in each round and both replays of it, so that what the disk does meanwhile is done to both.
 
     Returns
     -------
@@ -149,11 +129,11 @@ def run_rounds(load: Load, trace: Path, image: Path, rounds: int) -> tuple[pd.Da
         first = number % len(REPLAYS)
         for way in REPLAYS[first:] + REPLAYS[:first]:
             row, odd = run_replay(trace, image, way)
-            ratio = row["elapsed_s"] / (original["elapsed_s"] if way.recorded else unrecorded_s)
-            rows.append({"round": number, "replay": way.title, "elapsed_ratio": ratio} | row)
+            ratio = row["elapsed_s"] / (original["elapsed_s"] if way == THINK_RECORDED else unrecorded_s)
+            rows.append({"round": number, "replay": way, "elapsed_ratio": ratio} | row)
             oddities.update(odd)
         trace.unlink()
-    order = [ORIGINAL, UNRECORDED, *(way.title for way in REPLAYS)]
+    order = [ORIGINAL, UNRECORDED, *REPLAYS]
     return pd.DataFrame(rows).sort_values("replay", key=lambda titles: titles.map(order.index), kind="stable"), oddities
 
 
@@ -275,14 +255,14 @@ def mapped_reads(trace: Trace) -> list[tuple[str, int]]:
     return [("requests that were page faults", faults)] if faults else []
 
 
-def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float], Counter[str]]:
+def run_replay(trace: Path, image: Path, way: str) -> tuple[dict[str, float], Counter[str]]:
     """Times of one replay, and counts of what did not go as recorded."""
     prepare(trace, image)
     back_free_memory()
     again = image.with_suffix(".iotrace")
-    options: EngineOptions = {"phase": "run", "keep_image": True, "timing": way.timing, "order": way.order}
+    options: EngineOptions = {"phase": "run", "keep_image": True, "timing": "think"}
     command = engine_command(trace, image, options)
-    if way.recorded:
+    if way == THINK_RECORDED:
         recorder = find_binary("flextrace-record")
         command = [
             str(recorder),
@@ -299,18 +279,18 @@ def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float],
         document = run_json(command)
         times = document["response_time"]
         violations = math.nan
-        if way.recorded:
+        if way == THINK_RECORDED:
             recording = open_trace(again)
             times = response_times(*of_workers(recording))
-            violations = order_violations(trace, recording, way.order)
+            violations = order_violations(trace, recording)
     finally:
         shutil.rmtree(image)
         again.unlink(missing_ok=True)
     odd: Counter[str] = Counter()
     for name in ("mismatches", "errors", "skipped_reasons"):
-        odd.update({f"{way.title}: {name.replace('_', ' ')}, {what}": count for what, count in document[name].items()})
-    odd.update(f"{way.title}: not trustworthy: {reason}" for reason in document["reasons"])
-    odd.update(f"{way.title}: {warning}" for warning in document["warnings"])
+        odd.update({f"{way}: {name.replace('_', ' ')}, {what}": count for what, count in document[name].items()})
+    odd.update(f"{way}: not trustworthy: {reason}" for reason in document["reasons"])
+    odd.update(f"{way}: {warning}" for warning in document["warnings"])
     row = {"elapsed_s": document["elapsed_s"]} | columns_of(times)
     return row | {"unaccounted": unaccounted(trace, document), "order_violations": violations}, odd
 
@@ -329,9 +309,9 @@ def unaccounted(trace: Path, document: dict[str, Any]) -> int:
     return abs(count[RecordKind.IO] + count[RecordKind.FILEOP] - outcomes)
 
 
-def order_violations(trace: Path, recording: Trace, order: str) -> int:
+def order_violations(trace: Path, recording: Trace) -> int:
     """Operations of a recorded replay that began before one that they had to wait for."""
-    return check_order(open_stream(trace), replay_part(stream_of(recording)), order).violations
+    return check_order(open_stream(trace), replay_part(stream_of(recording)), "resource").violations
 
 
 def findings_of(title: str, runs: pd.DataFrame) -> list[Finding]:
