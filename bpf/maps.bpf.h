@@ -136,6 +136,7 @@ struct task_state {
 	__u64 memory; /* of the mapping of the data that was looked up last: where it begins, */
 	__u64 memory_bytes; /* how long it is, 0 = not known, */
 	__u32 memory_flags; /* and IO_SHARED_MEMORY or 0 */
+	__u64 read_addresses[2]; /* where its last reads went to */
 	__u64 run_delay_before_ns; /* task->sched_info.run_delay at its start */
 	__u64 position_lock; /* address of the struct file's f_pos_lock */
 	/* Pages that an operation has brought into the cache of its file: page_cache.bpf.h. */

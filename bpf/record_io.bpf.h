@@ -88,6 +88,21 @@ static long note_memory(struct task_struct *task, struct vm_area_struct *area, s
 	return 0;
 }
 
+static __always_inline __u64 memory_address(struct pt_regs *regs, __u32 call)
+{
+	return call >= CALL_READV ? first_of_vector(regs->si) : regs->si;
+}
+
+/* Of a read: whether what it went to is still in the processor's caches. Two, as GNU sort reads here and there in turns. */
+static __noinline __u32 reused_memory_flag(struct pt_regs *regs, __u32 call, struct task_state *state)
+{
+	__u64 address = memory_address(regs, call);
+	bool reused = address == state->read_addresses[0] || address == state->read_addresses[1];
+	state->read_addresses[1] = state->read_addresses[0];
+	state->read_addresses[0] = address;
+	return reused ? IO_REUSED_MEMORY : 0;
+}
+
 /*
  * Of a write, or of a call with page faults: how many it had, as io_record.flags has them, and whether its memory is
  * shared; not known, and so not said, where the mappings are being changed meanwhile (bpf_find_vma waits for no lock). A
@@ -99,7 +114,7 @@ static __noinline __u32 memory_io_flags(struct pt_regs *regs, __u32 call, struct
 {
 	__u64 faults = task->min_flt - state->faults_before;
 	__u32 faults_flags = (faults < IO_FAULTS_MAX ? (__u32)faults : IO_FAULTS_MAX) << IO_FAULTS_SHIFT;
-	__u64 address = call >= CALL_READV ? first_of_vector(regs->si) : regs->si;
+	__u64 address = memory_address(regs, call);
 	bool known = address - state->memory < state->memory_bytes && state->id % MAPPING_SAMPLE != 1;
 	if (faults || !known) {
 		state->memory_bytes = 0;
@@ -166,7 +181,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 		return;
 	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags) |
 		      (reads && task->min_flt == state->faults_before ? 0 : memory_io_flags(regs, call, task, state)) |
-		      run_delay_io_flags(task, state, now_ns);
+		      (reads ? reused_memory_flag(regs, call, state) : 0) | run_delay_io_flags(task, state, now_ns);
 	if (call == CALL_PREADV2 || call == CALL_PWRITEV2)
 		flags |= call_io_flags(regs->r9);
 	if (!reads)

@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 10,
+	TRACE_VERSION_MINOR = 11,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -104,6 +104,8 @@ enum io_flag {
 					 first) is shared with other processes. Of reads, and before 1.9 of writes, only
 					 said where it had page faults: a new page of such memory takes longer */
 	IO_TRUNCATED = 1u << 11,      /* open: O_TRUNC was asked for */
+	IO_REUSED_MEMORY = 1u << 11,  /* of a read by a system call, since 1.11: to where one of the two reads of its thread
+					 before it went, too */
 	IO_DIRECTORY = 1u << 12,      /* file operation on a directory */
 	IO_ESTIMATED = 1u << 13,      /* whole pages that the kernel mapped or dirtied: what was touched is at most this */
 	IO_FIXED_BUFFER = 1u << 14,   /* io_uring: registered buffer */

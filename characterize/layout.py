@@ -13,7 +13,7 @@ import numpy as np
 
 TRACE_MAGIC = b"FLEXTRC1"
 TRACE_VERSION_MAJOR = 1
-TRACE_VERSION_MINOR = 10
+TRACE_VERSION_MINOR = 11
 TRACE_HEADER_BYTES = 4096
 TRACE_RECORD_BYTES = 64
 TRACE_JSON_BYTES_MAX = 3072
@@ -95,6 +95,7 @@ class IoFlag(IntFlag):
     CREATED = 1 << 10
     SHARED_MEMORY = 1 << 10  # of data requests, which create nothing
     TRUNCATED = 1 << 11
+    REUSED_MEMORY = 1 << 11  # of reads, which truncate nothing
     DIRECTORY = 1 << 12
     ESTIMATED = 1 << 13
     FIXED_BUFFER = 1 << 14

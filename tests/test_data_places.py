@@ -44,6 +44,14 @@ def test_reads_with_times_go_to_places_that_are_cold(tmp_path, timing):
     assert addresses[READ_PLACES:] == addresses[: 1511 - READ_PLACES]
 
 
+def test_reads_into_memory_that_is_warm_go_to_one_place(tmp_path):
+    """As the recording says of each; the others go their way meanwhile."""
+    cold, warm = read(0, PAGE, 0, 500), read(0, PAGE, 0, 500, flags=IoFlag.REUSED_MEMORY)
+    addresses = addresses_of(tmp_path, [cold, warm] * 307, "--timing=think")
+    assert set(addresses[1::2]) == {addresses[0]}
+    assert len(set(addresses[::2])) == 307
+
+
 def test_reads_without_times_go_to_one_place(tmp_path):
     """As fio's do, beside which their rate is measured."""
     assert set(addresses_of(tmp_path, [read(0, PAGE, 0, 500)] * 13, "--timing=asap")) == {0}

@@ -29,7 +29,7 @@ MAP_ITERATORS_REFUSED = (
     r"flextrace record: warning: this kernel refuses the program find_ended_requests "
     r"\(Operation not permitted\): going on without it.*\n"
 )
-TOLD_FLAGS = ((1 << IO_RUN_DELAY_SHIFT) - 1) & ~int(IoFlag.SHARED_MEMORY)
+TOLD_FLAGS = ((1 << IO_RUN_DELAY_SHIFT) - 1) & ~int(IoFlag.SHARED_MEMORY | IoFlag.REUSED_MEMORY)
 """Of the flags of IO records and syncs; how many page faults a program has in a call, of which memory, and for how long
 it waits for a processor, it does not tell."""
 NAMED_BY_ARGUMENT = {Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK}

@@ -34,9 +34,10 @@ static bool is_shared(const struct worker *worker, const struct io_record *io)
 uint8_t *first_touch_read_data(const struct worker *worker, const struct io_record *io, uint32_t number)
 {
 	const struct run *run = worker->run;
+	bool reused = io->flags & IO_REUSED_MEMORY;
 	uint8_t *place = is_shared(worker, io) && worker->shared_read_data.data
 				 ? worker->shared_read_data.data
-				 : worker->read_data.data + read_place(number, worker->read_places);
+				 : worker->read_data.data + (reused ? 0 : read_place(number, worker->read_places));
 	bool straddles = has_times(run) && faults_of(io) > pages_from(0, io);
 
 	return straddles && !(class_chosen(run->table->class_choice, io->flags) & CLASS_DIRECT)
