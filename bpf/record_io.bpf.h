@@ -236,8 +236,9 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 	two_files_of(regs, call, &files);
 	struct file *source = file_of_descriptor(task, files.source_descriptor);
 	struct file *target = file_of_descriptor(task, files.target_descriptor);
-	if (!source || !target)
-		return; /* the call will say EBADF */
+	state->file_pointer = source && target ? (__u64)source : 0;
+	if (!state->file_pointer)
+		return; /* the call will say EBADF, mostly */
 	if (files.asked_bytes < filter_size_bytes_min) {
 		count_skip(SKIP_FILTERED);
 		return;
@@ -248,7 +249,6 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 	state->read_bytes_before = task->ioac.read_bytes;
 	note_call_start(task, state, bpf_ktime_get_ns());
 	if (state->file) {
-		state->file_pointer = (__u64)source;
 		state->inode_pointer = (__u64)BPF_CORE_READ(source, f_mapping, host);
 		state->in_memory = is_in_memory((struct inode *)state->inode_pointer);
 		state->descriptor_flags = read_field(source, f_flags);

@@ -212,7 +212,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	if (!state || state->call == CALL_NONE)
 		return 0;
 	__u32 call = state->call;
-	if (call <= CALL_DATA_LAST || is_between_files(call))
+	if (is_data_call(call))
 		account_call(regs, call, result);
 	if (call >= CALL_EXIT)
 		requests_call_ends(regs, call, result);
@@ -224,9 +224,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 		two_files_call_ends(regs, task, state, result);
 	else if (state->id || call == CALL_MMAP)
 		other_call_ends(regs, task, state, result);
-	else if (call <= CALL_DESCRIPTOR_LAST && !state->file_pointer && result >= 0)
-		/* Another thread has opened it meanwhile: nobody knows which file it was. */
-		count_loss(RECORD_FILEOP, bpf_ktime_get_ns());
+	/* Another thread has opened it meanwhile: nobody knows which file it was. */
+	if (call <= CALL_TWO_FILES_LAST && !state->file_pointer && result >= 0)
+		count_loss(is_data_call(call) ? RECORD_IO : RECORD_FILEOP, bpf_ktime_get_ns());
 	if (state->request)
 		async_switch(state, 0);
 	note_recording_behind(state);
