@@ -169,7 +169,7 @@ static __always_inline bool is_on_recorded_file(const struct async_operation *op
 int uring_request_ends(__u64 pointer, __s64 result, bool goes_on)
 {
 	struct async_operation *operation = async_operation_at(pointer);
-	if (!operation)
+	if (!operation || __sync_val_compare_and_swap(&operation->phase, ASYNC_LIVE, ASYNC_ENDING) != ASYNC_LIVE)
 		return 0;
 	struct io_kiocb *request = (struct io_kiocb *)pointer;
 	__u64 now_ns = bpf_ktime_get_ns();
