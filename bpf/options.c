@@ -207,7 +207,7 @@ static void parse_limit(struct options *options, const char *text)
 	int cpus = libbpf_num_possible_cpus();
 	_cleanup_topology_ struct topology topology = {};
 	topology_scan(&topology);
-	options->trace_end_bytes = losses_bytes_max(cpus > 0 ? cpus : 1) + (uint64_t)topology.count * DEVICE_JSON_BYTES;
+	options->trace_end_bytes = losses_bytes_max(cpus > 0 ? cpus : 1) + topology_json_bytes_max(&topology);
 	uint64_t bytes_min = writer_limit_min(options->trace_end_bytes);
 	options->trace_bytes_max =
 		parse_bytes(text, bytes_min > TRACE_BYTES_MIN ? bytes_min : TRACE_BYTES_MIN, INT64_MAX, "largest size");
