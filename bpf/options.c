@@ -66,7 +66,7 @@ static const struct argp_option argp_options[] = {
 	{"layer", OPTION_LAYER, "LAYER", 0, "vfs, block or both (default: both)", 1},
 	{0, 0, 0, 0, "What to leave out (operations that are left out are counted):", 2},
 	{"device", OPTION_DEVICE, "DEVICE", 0,
-	 "all but this block device, a path or MAJOR:MINOR: requests to it, and operations on files of file systems that lie on it, its partitions, or what is stacked on them when recording begins",
+	 "all but this block device, a path or MAJOR:MINOR: requests to it, and operations on files of file systems that lie on it, its partitions, or what is stacked on them, loop devices included, when recording begins",
 	 2},
 	{"path", OPTION_PATH, "PREFIX", 0,
 	 "operations on all files but those below this directory, or this file; sync, which is on all, stays", 2},
