@@ -81,7 +81,7 @@ static const struct argp_option argp_options[] = {
 	{0, 0, 0, 0, "How:", 5},
 	{"cgroup", OPTION_CGROUP, "DIRECTORY", 0, "start the command in this memory control group", 5},
 	{"ring-bytes", OPTION_RING_BYTES, "BYTES", 0,
-	 "size of the ring buffer of each CPU, a power of two, 32K or more (default: 16M, or less where all would take more than 1G or a sixteenth of the memory); of a CPU that is not online when recording begins a 64th",
+	 "size of the ring buffer of each CPU, a power of two, 32K or more (default: 16M, or less where all would take more than 1G or a sixteenth of the memory); of a CPU that is not online when recording begins a 64th, or less",
 	 5},
 	{"max-files", OPTION_MAX_FILES, "N", 0,
 	 "how many files can be told apart (default: 1048576); operations on further ones are lost, and counted", 5},
