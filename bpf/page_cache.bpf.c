@@ -182,15 +182,16 @@ static __always_inline bool is_by_request(const struct task_state *state, __u32 
 }
 
 /*
- * Whether the thread is in its program, and not in a call or request. That may be one which is not recorded: of a thread of
- * io_uring, which has no program, or of the 32-bit or x32 kind.
+ * Whether the thread is in its program, and not in a call or request, or in a call that reads and so stores in the memory of its
+ * program. It may be in one which is not recorded: of a thread of io_uring, which has no program, or of the 32-bit or x32 kind.
  */
 static __always_inline bool is_by_program(const struct task_state *state, __u32 file)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct pt_regs *entry = (const struct pt_regs *)bpf_task_pt_regs(task);
-	return state->call == CALL_NONE && !is_by_request(state, file) && !(task->flags & TASK_IO_WORKER) &&
-	       !is_in_compat_call(task) && !is_x32_call(BPF_CORE_READ(entry, orig_ax));
+	bool stores = state->call == CALL_NONE || call_reads(state->call);
+	return stores && !is_by_request(state, file) && !(task->flags & TASK_IO_WORKER) && !is_in_compat_call(task) &&
+	       !is_x32_call(BPF_CORE_READ(entry, orig_ax));
 }
 
 /*

@@ -91,6 +91,39 @@ def test_stores_to_a_file_of_an_overlay(tmp_path):
         assert ((writes["offset"] <= offset) & (offset < writes["offset"] + writes["result"])).sum() == 1
 
 
+def touched_pages(records: pd.DataFrame) -> set[int]:
+    return {
+        page
+        for first, size in zip(records["offset"] // PAGE_BYTES, records["result"], strict=True)
+        for page in range(first, first + -(-size // PAGE_BYTES))
+    }
+
+
+# Reads into pages of a mapping that are there, and clean.
+STORE_BY_READS = """
+import mmap, os, sys
+path, step, count, source = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), os.open(sys.argv[4], os.O_RDONLY)
+memory = mmap.mmap(os.open(path, os.O_RDWR), 0)
+for page in range(len(memory) // mmap.PAGESIZE): memory[page * mmap.PAGESIZE]
+for page in range(count): assert os.readv(source, [memoryview(memory)[page * step * mmap.PAGESIZE :][:101]]) == 101
+"""
+
+
+@pytest.mark.parametrize("source", ["file", "device"])
+def test_stores_by_calls_that_read_into_a_mapping(tmp_path, source):
+    file, other = tmp_path / "a", tmp_path / "b"
+    other.write_bytes(bytes(TOUCHED * 101))
+    with file.open("wb", buffering=0) as stream:
+        for _ in range(FILE_PAGES):
+            stream.write(bytes(PAGE_BYTES))
+        os.fsync(stream.fileno())
+    read = other if source == "file" else "/dev/zero"
+    arguments = (file, str(STEP_PAGES), str(TOUCHED), read)
+    trace, _ = recorded(tmp_path / "t", "python3", "-I", "-c", STORE_BY_READS, *arguments)
+    writes = mapped(trace, file, IoOp.WRITE)
+    assert touched_pages(writes) >= {page * STEP_PAGES for page in range(TOUCHED)}
+
+
 @needs_mapped_reads
 @pytest.mark.parametrize("below", ["ext4", "overlay"])
 @pytest.mark.parametrize("program", ["bash", "ldconfig"])
