@@ -46,23 +46,6 @@ static __always_inline struct task_state *state_at_page(const struct address_spa
 	return state;
 }
 
-/*
- * An overlay passes a call on to a file of another file system, whose inode no struct file of the program names: it is the
- * inode of equal size that the call is seen to work on. From then on it is known as the same file.
- */
-static __always_inline __u32 enter_inode_below(const struct task_state *state, const struct inode *inode)
-{
-	struct inode *overlay = (struct inode *)state->inode_pointer;
-	__u16 mode = inode->i_mode & MODE_TYPE_MASK;
-	struct file_key key = {};
-	if (!state->id || !state->file || state->file == FILE_BEYOND || mode != MODE_REGULAR ||
-	    BPF_CORE_READ(overlay, i_sb, s_magic) != OVERLAY_MAGIC || read_field(overlay, i_size) != inode->i_size ||
-	    !make_key(inode, mode, &key))
-		return 0;
-	__u32 file = state->file;
-	return enter_second_inode(&key, &file) ? file : 0;
-}
-
 static __always_inline __u32 file_of_inode(const struct task_state *state, const struct inode *inode)
 {
 	if (state->id && state->inode_pointer == (__u64)inode)

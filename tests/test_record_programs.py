@@ -99,6 +99,30 @@ def touched_pages(records: pd.DataFrame) -> set[int]:
     }
 
 
+MAP_AT_ONCE = """
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+memory = mmap.mmap(file, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ)
+"""
+
+
+@needs_mapped_reads
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("below", ["ext4", "overlay"])
+def test_pages_that_a_mapping_begins_with(tmp_path, below, warm):
+    """All of the file (MAP_POPULATE): the call that maps it faults them in."""
+    with loop_file_system("ext4", tmp_path) as system, overlay(system.place, {"a": bytes(FILE_PAGES * 4096)}) as place:
+        real = system.place / "lower" / "a"
+        drop_from_cache(real)
+        if warm:
+            real.read_bytes()
+        file = real if below == "ext4" else place / "a"
+        trace, _ = recorded(tmp_path / "t", "python3", "-I", "-c", MAP_AT_ONCE, file)
+    reads = mapped(trace, file, IoOp.READ)
+    assert touched_pages(reads) == set(range(FILE_PAGES))
+    assert warm or reads["missed_bytes"].sum() == FILE_PAGES * PAGE_BYTES
+
+
 # Reads into pages of a mapping that are there, and clean.
 STORE_BY_READS = """
 import mmap, os, sys
