@@ -19,6 +19,7 @@ enum {
 	ERROR_BAD_DESCRIPTOR = -9, /* EBADF: also a descriptor that is not open for this direction */
 	ERROR_INVALID = -22, /* EINVAL */
 	ERROR_NOT_SEEKABLE = -29, /* ESPIPE */
+	RESULT_MAX = 0x7fffffff, /* of io_record */
 };
 
 /*
@@ -273,6 +274,11 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 {
 	bool reads = op == IO_READ;
 	__u64 id = reads ? state->id : state->target_id;
+	/* A file system whose server copies may copy more than a record can tell. */
+	if (done > RESULT_MAX) {
+		count_loss(RECORD_IO, now_ns);
+		done = RESULT_MAX;
+	}
 	send_wake(task, state, id, now_ns);
 	__u32 file = reads ? state->file : state->target_file;
 	struct io_record *record = reserve_event_of(file, sizeof(struct io_record), RECORD_IO, now_ns);

@@ -13,6 +13,7 @@ import pytest
 
 import characterize
 from characterize.layout import BlockFlag, Fileop, HeaderFlag, IoOp, RecordKind, Source
+from tests.copying_file_system import copying_file_system
 from tests.own_place import own_place
 from tests.told import PROGRAMS, RECORDER, Recorded, compare, parse, record, run_recorder, wait_for_recording
 
@@ -289,6 +290,26 @@ def test_requests_on_a_file_that_is_opened_when_they_wait_are_recorded_or_counte
     ((unknown,),) = others["unknown"]
     assert trace.header.lost == {RecordKind.IO: int(unknown), RecordKind.FILEOP: int(unknown)}
     assert trace.header.metadata["in_flight_end"] == 0
+
+
+COPY = """
+import os, sys
+source, target, size_bytes = os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_WRONLY), int(sys.argv[3])
+print(os.copy_file_range(source, target, size_bytes))
+"""
+
+
+@pytest.mark.parametrize("size_bytes", [(1 << 31) - 1, (3 << 30) + 101])
+def test_a_copy_that_is_larger_than_a_record_can_tell_is_counted(tmp_path, size_bytes):
+    with copying_file_system(tmp_path / "place", size_bytes) as place:
+        command = ("python3", "-I", "-c", COPY, place / "from", place / "to", str(size_bytes))
+        done = run_recorder(tmp_path / "t", *command, options=("--layer", "vfs"))
+    assert done.stdout == f"{size_bytes}\n", done.stderr
+    trace = characterize.open(tmp_path / "t")
+    sides = trace.io[trace.io["source"] == Source.SPLICE]
+    assert sides["result"].tolist() == [min(size_bytes, (1 << 31) - 1)] * 2
+    # One for each side.
+    assert trace.header.lost == ({RecordKind.IO: 2} if size_bytes >= 1 << 31 else {})
 
 
 # Says when it begins and ends; what Python itself opens lies before. mknod is not recorded.
