@@ -69,28 +69,41 @@ static __always_inline __u32 distance(const struct user_ring *ring, __u32 from, 
 	return to >= from ? to - from : to + ring->entries - from;
 }
 
+/* Another thread may have looked meanwhile: what is further counts. */
+static __always_inline void move_on(struct aio_context *known, const struct user_ring *ring, __u32 seen, __u32 next)
+{
+	__u32 found = __sync_val_compare_and_swap(&known->seen, seen, next);
+	if (found != seen && distance(ring, seen, found) < distance(ring, seen, next))
+		__sync_val_compare_and_swap(&known->seen, found, next);
+}
+
 int aio_scan_ring(__u64 context)
 {
 	struct user_ring ring;
 	struct async_key key = async_key_of(context);
-	/* Nobody has used a context whose ring was never touched. */
-	bool unused = bpf_probe_read_user(&ring, sizeof(ring), (const void *)context);
 	struct aio_context *known = bpf_map_lookup_elem(&aio_contexts, &key);
-	if (!known || unused) {
-		struct aio_context fresh = {.seen = unused ? 0 : ring.tail};
-		if (!known && bpf_map_update_elem(&aio_contexts, &key, &fresh, BPF_ANY))
-			count_loss(RECORD_IO, bpf_ktime_get_ns());
-		return !unused;
+	__u32 before = known ? known->seen : 0;
+	/* All is 0 if it cannot be read: nobody has used a context whose ring was never touched. */
+	bpf_probe_read_user(&ring, sizeof(ring), (const void *)context);
+	__u64 now_ns = bpf_ktime_get_ns();
+	if (!known) {
+		struct aio_context fresh = {.seen = ring.tail};
+		int error = bpf_map_update_elem(&aio_contexts, &key, &fresh, BPF_NOEXIST);
+		if (error && error != ENTRY_EXISTS)
+			count_loss(RECORD_IO, now_ns);
+		return ring.magic == RING_MAGIC;
 	}
+	/* Read behind the clock: what begins when another thread is through with an event does not end by that. */
 	__u32 seen = known->seen;
 	if (ring.magic != RING_MAGIC || ring.entries > EVENTS_MAX || ring.tail >= ring.entries ||
-	    ring.head >= ring.entries || seen >= ring.entries)
+	    ring.head >= ring.entries || before >= ring.entries || seen >= ring.entries)
 		return 0;
-	if (seen == ring.tail)
+	/* That thread may be through with all that was there, and more. */
+	if (distance(&ring, before, seen) >= distance(&ring, before, ring.tail))
 		return 1;
 	struct events events = {
 		.address = context + sizeof(ring),
-		.now_ns = bpf_ktime_get_ns(),
+		.now_ns = now_ns,
 		.context = context,
 		.entries = ring.entries,
 		.first = seen,
@@ -103,8 +116,7 @@ int aio_scan_ring(__u64 context)
 	__u32 next = event_index(&events, events.taken);
 	if (events.unreadable && distance(&ring, next, ring.tail) > distance(&ring, ring.head, ring.tail))
 		next = ring.head;
-	/* Another thread may have looked meanwhile, and further. */
-	__sync_val_compare_and_swap(&known->seen, seen, next);
+	move_on(known, &ring, seen, next);
 	return !events.unreadable;
 }
 

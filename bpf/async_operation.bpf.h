@@ -25,7 +25,7 @@ enum async_phase {
 	ASYNC_ENDED = 0, /* the entry waits for the next use of its key */
 	ASYNC_LIVE = 1,
 	ASYNC_DESCRIBED = 2, /* is being, by the thread that submits it */
-	ASYNC_ENDING = 3, /* of aio: whoever was the first to see its end makes its record */
+	ASYNC_ENDING = 3, /* whoever was the first to see its end makes its record */
 };
 
 struct async_operation {

@@ -9,7 +9,10 @@
 
 enum { DEVICES_MAX = 4096 };
 
-/* By whole disk: major << 20 | first minor. Per CPU, as completions of one disk run on many. */
+/*
+ * By whole disk: major << 20 | first minor. Per CPU, as completions of one disk run on many, and so in memory for each CPU that is
+ * possible: the recorder makes it as large as there are disks, and some that may come.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, DEVICES_MAX);

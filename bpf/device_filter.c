@@ -37,7 +37,8 @@ static void add(struct device_filter *filter, uint32_t device)
 
 static bool lies_on(const struct device *device, const struct device_filter *filter)
 {
-	if (device->parent && contains(filter, device->parent))
+	if ((device->parent && contains(filter, device->parent)) ||
+	    (device->backing && contains(filter, device->backing)))
 		return true;
 	for (int i = 0; i < device->slave_count; i++)
 		if (contains(filter, device->slaves[i]))
@@ -45,7 +46,7 @@ static bool lies_on(const struct device *device, const struct device_filter *fil
 	return false;
 }
 
-/* Partitions of stacked devices on partitions: until nothing is added any more. */
+/* Partitions of stacked devices on partitions, and so on: until nothing is added any more. */
 static void add_block_devices(struct device_filter *filter, const struct topology *topology)
 {
 	int before;

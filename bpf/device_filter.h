@@ -25,8 +25,8 @@ struct device_filter {
 };
 
 /*
- * Fills in the device itself, its partitions, what is stacked on any of them, and file systems with a device number of
- * their own (btrfs) that are mounted from one. 0, or -E2BIG if there are more than fit.
+ * Fills in the device itself, its partitions, what is stacked on any of them (dm, md, loop devices of files there), and file
+ * systems with a device number of their own (btrfs) that are mounted from one. 0, or -E2BIG if there are more than fit.
  */
 int device_filter_init(struct device_filter *filter, uint32_t device);
 /* Whether what has this path, or had it, lies on the device: by its directory, without waiting for any server. */

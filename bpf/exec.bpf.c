@@ -63,7 +63,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task)
 	struct file *program = memory ? BPF_CORE_READ(memory, exe_file) : NULL;
 	if (!program)
 		return 0;
-	note_mapping(task, program, note_program(program), BPF_CORE_READ(memory, start_code));
+	note_mapping(task, BPF_CORE_READ(program, f_inode), note_program(program), BPF_CORE_READ(memory, start_code));
 	/* It begins in its loader, or without one in itself. */
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	__u64 nothing = 0;

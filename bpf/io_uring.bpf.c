@@ -39,7 +39,8 @@ static __always_inline bool describe_splice(struct io_kiocb *request, struct asy
 		operation->op = IO_WRITE;
 		operation->position = BPF_CORE_READ(splice, off_out);
 	} else {
-		return false;
+		operation->file_pointer = 0;
+		return !source || !target; /* may be about to be opened, and be the file */
 	}
 	operation->flags |= operation->position == POSITION_OF_KERNEL ? 0 : IO_POSITIONED;
 	return true;
@@ -70,10 +71,8 @@ static __always_inline bool describe(struct io_kiocb *request, struct async_oper
 	operation->has_file = 1;
 	bool registered = request->flags & ENTRY_FIXED_FILE;
 	struct file *file = file_of_request(request->ctx, registered, request->cqe.fd);
-	if (file)
-		return set_file(operation, file, request->cqe.fd);
-	/* The request before it in the chain may be about to open it. */
-	return operation->previous;
+	/* The request before it, or another thread, may be about to open it. */
+	return !file || set_file(operation, file, request->cqe.fd);
 }
 
 /* How far a request has moved its own position. */
@@ -234,7 +233,9 @@ int BPF_PROG(io_uring_file_get, struct io_kiocb *request, int descriptor)
 		__u64 now_ns = bpf_ktime_get_ns();
 		if (operation->previous)
 			end_silent_before(operation->previous);
-		struct file *file = operation->file_pointer ? NULL : (struct file *)file_of_program(descriptor);
+		/* Of a splice it may be either side. */
+		bool is_its = operation->has_file && !operation->file_pointer;
+		struct file *file = is_its ? (struct file *)file_of_program(descriptor) : NULL;
 		if (file)
 			set_file(operation, file, descriptor);
 		async_start_behind(operation, now_ns);

@@ -156,11 +156,20 @@ static __always_inline void start_next(struct io_kiocb *request, struct task_sta
 		async_switch(state, next);
 }
 
+/* Of a request that is on a file, in the end: whether it is one that is recorded. */
+static __always_inline bool is_on_recorded_file(const struct async_operation *operation, __s64 result, __u64 now_ns)
+{
+	/* Opened since the request was submitted: nobody knows which file it was. */
+	if (!operation->file_pointer && result >= 0)
+		count_loss(operation->kind, now_ns);
+	return operation->file;
+}
+
 /* Sends the record of a request, if it is one that is known. Verified once, by itself (file_identity.bpf.h). */
 int uring_request_ends(__u64 pointer, __s64 result, bool goes_on)
 {
 	struct async_operation *operation = async_operation_at(pointer);
-	if (!operation)
+	if (!operation || __sync_val_compare_and_swap(&operation->phase, ASYNC_LIVE, ASYNC_ENDING) != ASYNC_LIVE)
 		return 0;
 	struct io_kiocb *request = (struct io_kiocb *)pointer;
 	__u64 now_ns = bpf_ktime_get_ns();
@@ -173,8 +182,8 @@ int uring_request_ends(__u64 pointer, __s64 result, bool goes_on)
 	struct file *file = recorded && operation->has_file ? BPF_CORE_READ(request, file) : NULL;
 	if (file && (__u64)file != operation->file_pointer)
 		set_file_of(state, operation, file, 0);
-	if (operation->has_file || (operation->kind == RECORD_FILEOP && operation->op == FILEOP_CLOSE))
-		recorded = recorded && operation->file;
+	if (recorded && (operation->has_file || operation->kind == RECORD_IO || operation->op == FILEOP_CLOSE))
+		recorded = is_on_recorded_file(operation, result, now_ns);
 	if (!recorded) {
 		async_abandon(operation);
 		bpf_map_delete_elem(&request_names, &pointer);

@@ -289,7 +289,7 @@ static __always_inline bool describe_open(struct io_kiocb *request, struct async
 	return true;
 }
 
-/* The file that a close is about, while it is open. */
+/* The file that a close is about, while it is open; if it is not yet, somebody may be about to open it. */
 static __always_inline bool find_closed(struct io_kiocb *request, struct async_operation *operation)
 {
 	struct io_close *close = (struct io_close *)request;
@@ -298,7 +298,7 @@ static __always_inline bool find_closed(struct io_kiocb *request, struct async_o
 	__u32 descriptor = BPF_CORE_READ(close, fd);
 	struct file *file = file_of_request(ring, slot, slot ? slot - 1 : descriptor);
 	operation->argument = slot ? DESCRIPTOR_NONE : descriptor;
-	return file ? set_file(operation, file, descriptor) : operation->previous;
+	return !file || set_file(operation, file, descriptor);
 }
 
 #endif /* FLEXTRACE_IO_URING_REQUEST_BPF_H */

@@ -365,11 +365,16 @@ static __always_inline bool is_between_files(__u32 call)
 	return call > CALL_DESCRIPTOR_LAST && call <= CALL_TWO_FILES_LAST;
 }
 
+/* Of a call that runs. */
+static __always_inline bool is_data_call(__u32 call)
+{
+	return call <= CALL_DATA_LAST || is_between_files(call);
+}
+
 /* The call that runs in a thread, if it moves data: it will not end, or it will begin anew. */
 static __always_inline void abandon_call(const struct task_state *state)
 {
-	bool moves = state->call <= CALL_DATA_LAST || is_between_files(state->call);
-	if (state->id && state->call != CALL_NONE && moves)
+	if (state->id && state->call != CALL_NONE && is_data_call(state->call))
 		operation_is_abandoned();
 	if (state->target_id)
 		operation_is_abandoned();

@@ -66,7 +66,7 @@ static const struct argp_option argp_options[] = {
 	{"layer", OPTION_LAYER, "LAYER", 0, "vfs, block or both (default: both)", 1},
 	{0, 0, 0, 0, "What to leave out (operations that are left out are counted):", 2},
 	{"device", OPTION_DEVICE, "DEVICE", 0,
-	 "all but this block device, a path or MAJOR:MINOR: requests to it, and operations on files of file systems that lie on it, its partitions, or what is stacked on them when recording begins",
+	 "all but this block device, a path or MAJOR:MINOR: requests to it, and operations on files of file systems that lie on it, its partitions, or what is stacked on them, loop devices included, when recording begins",
 	 2},
 	{"path", OPTION_PATH, "PREFIX", 0,
 	 "operations on all files but those below this directory, or this file; sync, which is on all, stays", 2},
@@ -81,7 +81,7 @@ static const struct argp_option argp_options[] = {
 	{0, 0, 0, 0, "How:", 5},
 	{"cgroup", OPTION_CGROUP, "DIRECTORY", 0, "start the command in this memory control group", 5},
 	{"ring-bytes", OPTION_RING_BYTES, "BYTES", 0,
-	 "size of the ring buffer of each CPU, a power of two, 32K or more (default: 16M, or less where all would take more than 1G or a sixteenth of the memory); of a CPU that is not online when recording begins a 64th",
+	 "size of the ring buffer of each CPU, a power of two, 32K or more (default: 16M, or less where all would take more than 1G or a sixteenth of the memory); of a CPU that is not online when recording begins a 64th, or less",
 	 5},
 	{"max-files", OPTION_MAX_FILES, "N", 0,
 	 "how many files can be told apart (default: 1048576); operations on further ones are lost, and counted", 5},
@@ -207,7 +207,7 @@ static void parse_limit(struct options *options, const char *text)
 	int cpus = libbpf_num_possible_cpus();
 	_cleanup_topology_ struct topology topology = {};
 	topology_scan(&topology);
-	options->trace_end_bytes = losses_bytes_max(cpus > 0 ? cpus : 1) + (uint64_t)topology.count * DEVICE_JSON_BYTES;
+	options->trace_end_bytes = losses_bytes_max(cpus > 0 ? cpus : 1) + topology_json_bytes_max(&topology);
 	uint64_t bytes_min = writer_limit_min(options->trace_end_bytes);
 	options->trace_bytes_max =
 		parse_bytes(text, bytes_min > TRACE_BYTES_MIN ? bytes_min : TRACE_BYTES_MIN, INT64_MAX, "largest size");

@@ -46,23 +46,6 @@ static __always_inline struct task_state *state_at_page(const struct address_spa
 	return state;
 }
 
-/*
- * An overlay passes a call on to a file of another file system, whose inode no struct file of the program names: it is the
- * inode of equal size that the call is seen to work on. From then on it is known as the same file.
- */
-static __always_inline __u32 enter_inode_below(const struct task_state *state, const struct inode *inode)
-{
-	struct inode *overlay = (struct inode *)state->inode_pointer;
-	__u16 mode = inode->i_mode & MODE_TYPE_MASK;
-	struct file_key key = {};
-	if (!state->id || !state->file || state->file == FILE_BEYOND || mode != MODE_REGULAR ||
-	    BPF_CORE_READ(overlay, i_sb, s_magic) != OVERLAY_MAGIC || read_field(overlay, i_size) != inode->i_size ||
-	    !make_key(inode, mode, &key))
-		return 0;
-	__u32 file = state->file;
-	return enter_second_inode(&key, &file) ? file : 0;
-}
-
 static __always_inline __u32 file_of_inode(const struct task_state *state, const struct inode *inode)
 {
 	if (state->id && state->inode_pointer == (__u64)inode)
@@ -182,15 +165,16 @@ static __always_inline bool is_by_request(const struct task_state *state, __u32 
 }
 
 /*
- * Whether the thread is in its program, and not in a call or request. That may be one which is not recorded: of a thread of
- * io_uring, which has no program, or of the 32-bit or x32 kind.
+ * Whether the thread is in its program, and not in a call or request, or in a call that reads and so stores in the memory of its
+ * program. It may be in one which is not recorded: of a thread of io_uring, which has no program, or of the 32-bit or x32 kind.
  */
 static __always_inline bool is_by_program(const struct task_state *state, __u32 file)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct pt_regs *entry = (const struct pt_regs *)bpf_task_pt_regs(task);
-	return state->call == CALL_NONE && !is_by_request(state, file) && !(task->flags & TASK_IO_WORKER) &&
-	       !is_in_compat_call(task) && !is_x32_call(BPF_CORE_READ(entry, orig_ax));
+	bool stores = state->call == CALL_NONE || call_reads(state->call);
+	return stores && !is_by_request(state, file) && !(task->flags & TASK_IO_WORKER) && !is_in_compat_call(task) &&
+	       !is_x32_call(BPF_CORE_READ(entry, orig_ax));
 }
 
 /*

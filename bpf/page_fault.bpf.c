@@ -20,6 +20,7 @@
  * tmpfs: only map_pages, as it has its own fault handler and keeps no account of dirty pages.
  */
 #include "folio.bpf.h"
+#include "mapped_file.bpf.h"
 #include "page_cache.bpf.h"
 #include "record_mmap.bpf.h"
 
@@ -88,6 +89,13 @@ static __always_inline void widen(struct page_fault *fault, struct page_range *r
 	fault->wide_asked = asked;
 }
 
+/* Within mmap what lies below an overlay is not known yet. */
+static __always_inline __u32 file_of_mapped(const struct task_state *state, const struct inode *inode)
+{
+	__u32 file = find_inode(inode);
+	return file || state->call != CALL_MMAP ? file : enter_inode_below(state, inode);
+}
+
 SEC("tp_btf/mm_filemap_fault")
 int BPF_PROG(mm_filemap_fault, struct address_space *mapping, unsigned long page)
 {
@@ -95,7 +103,7 @@ int BPF_PROG(mm_filemap_fault, struct address_space *mapping, unsigned long page
 	if (!state)
 		return 0;
 	struct inode *inode = mapping->host;
-	__u32 file = find_inode(inode);
+	__u32 file = file_of_mapped(state, inode);
 	struct page_fault *fault = file ? current_fault(state, inode) : NULL;
 	if (!fault || (page >= fault->first && page < fault->end))
 		return 0;
@@ -148,7 +156,7 @@ int BPF_PROG(mm_filemap_map_pages, struct address_space *mapping, unsigned long 
 	if (!state || last < first)
 		return 0;
 	struct inode *inode = mapping->host;
-	__u32 file = find_inode(inode);
+	__u32 file = file_of_mapped(state, inode);
 	struct page_fault *fault = file ? current_fault(state, inode) : NULL;
 	__u64 address = (__u64)BPF_CORE_READ(inode, i_mapping);
 	struct page_range range = {.first = first, .end = (__u64)last + 1};

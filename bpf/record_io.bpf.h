@@ -19,6 +19,7 @@ enum {
 	ERROR_BAD_DESCRIPTOR = -9, /* EBADF: also a descriptor that is not open for this direction */
 	ERROR_INVALID = -22, /* EINVAL */
 	ERROR_NOT_SEEKABLE = -29, /* ESPIPE */
+	RESULT_MAX = 0x7fffffff, /* of io_record */
 };
 
 /*
@@ -251,8 +252,9 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 	two_files_of(regs, call, &files);
 	struct file *source = file_of_descriptor(task, files.source_descriptor);
 	struct file *target = file_of_descriptor(task, files.target_descriptor);
-	if (!source || !target)
-		return; /* the call will say EBADF */
+	state->file_pointer = source && target ? (__u64)source : 0;
+	if (!state->file_pointer)
+		return; /* the call will say EBADF, mostly */
 	if (files.asked_bytes < filter_size_bytes_min) {
 		count_skip(SKIP_FILTERED);
 		return;
@@ -263,7 +265,6 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 	state->read_bytes_before = task->ioac.read_bytes;
 	note_call_start(task, state, bpf_ktime_get_ns());
 	if (state->file) {
-		state->file_pointer = (__u64)source;
 		state->inode_pointer = (__u64)BPF_CORE_READ(source, f_mapping, host);
 		state->in_memory = is_in_memory((struct inode *)state->inode_pointer);
 		state->descriptor_flags = read_field(source, f_flags);
@@ -288,6 +289,11 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 {
 	bool reads = op == IO_READ;
 	__u64 id = reads ? state->id : state->target_id;
+	/* A file system whose server copies may copy more than a record can tell. */
+	if (done > RESULT_MAX) {
+		count_loss(RECORD_IO, now_ns);
+		done = RESULT_MAX;
+	}
 	send_wake(task, state, id, now_ns);
 	__u32 file = reads ? state->file : state->target_file;
 	struct io_record *record = reserve_event_of(file, sizeof(struct io_record), RECORD_IO, now_ns);

@@ -12,7 +12,7 @@ enum {
 	NAME_BYTES_MAX = 4096, /* of a path, as PATH_MAX */
 	NAME_COMPONENT_MAX = 256, /* of one component, as NAME_MAX rounded up */
 	FILTER_PATH_BYTES_MAX = 256,
-	FILTER_DEVICES_MAX = 64,
+	FILTER_DEVICES_MAX = 256, /* a desktop has some 60 loop devices */
 	CPUS_MAX = 1 << 13, /* the most that a kernel for x86-64 can be built for */
 	RING_NAME = 128, /* first byte of a struct ring_name; record kinds stay below */
 };

@@ -4,7 +4,7 @@
  *
  * Firmware and hypervisors name many more CPUs as possible than there are, 128 or 240 beside two, and a machine with many has
  * one recorder that empties all rings. So a CPU that is not online has a small ring, which counts what it loses if it comes
- * online and is busy; and all rings together are limited.
+ * online and is busy, and all of these together take no more than the others; and all rings together are limited.
  */
 #include "ring_plan.h"
 
@@ -46,6 +46,8 @@ void ring_plan_find_online(struct ring_plan *plan, int cpus, const char *list)
 static void set_sizes(struct ring_plan *plan, uint64_t bytes)
 {
 	uint64_t late_bytes = bytes / LATE_SHARE;
+	while (plan->late_cpus * late_bytes > plan->online_cpus * bytes)
+		late_bytes /= 2;
 	plan->bytes = bytes;
 	plan->late_bytes = late_bytes > RING_BYTES_MIN ? late_bytes : RING_BYTES_MIN;
 }

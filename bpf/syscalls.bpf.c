@@ -48,6 +48,20 @@ static __always_inline void take_file(struct task_struct *task, struct task_stat
 	state->position_lock = (__u64)file + bpf_core_field_offset(struct file, f_pos_lock);
 }
 
+/*
+ * At the entry of mmap, which is no operation: what it reads ahead of all faults is that of faults. It may fault in all pages
+ * itself (MAP_POPULATE).
+ */
+static __always_inline void take_mapped_file(struct pt_regs *regs, struct task_struct *task, struct task_state *state)
+{
+	struct file *file = regs->r10 & MAPPING_ANONYMOUS ? NULL : file_of_descriptor(task, regs->r8);
+	if (!file)
+		return;
+	state->file = identify_file(file, 0, bpf_ktime_get_ns());
+	state->inode_pointer = (__u64)BPF_CORE_READ(file, f_inode);
+	note_mapped(state->file, regs->dx & PROTECTION_EXECUTE);
+}
+
 /* Calls in which each request is an operation of its own (aio.bpf.c, io_uring.bpf.c), the end of the process, and ioctl. */
 static __always_inline void requests_call_begins(struct pt_regs *regs, __u32 call)
 {
@@ -149,8 +163,10 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		/* The file of the call before is none of this one. */
 		state->inode_pointer = 0;
 		state->descriptor_flags = 0;
-		if (call == CALL_MMAP) /* no operation: what it reads ahead of all faults is that of faults */
+		if (call == CALL_MMAP) {
+			take_mapped_file(regs, task, state);
 			return 0;
+		}
 		if (call == CALL_EXEC) {
 			exec_begins(task, state);
 			async_process_looks();
@@ -160,16 +176,6 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	note_call_start(task, state, bpf_ktime_get_ns());
 	note_recording_before(state);
 	return 0;
-}
-
-static __always_inline void make_mapped_file_known(struct pt_regs *regs, struct task_struct *task, __u64 address)
-{
-	struct file *file = regs->r10 & MAPPING_ANONYMOUS ? NULL : file_of_descriptor(task, regs->r8);
-	if (!file)
-		return;
-	__u32 id = identify_file(file, 0, bpf_ktime_get_ns());
-	note_mapped(id, regs->dx & PROTECTION_EXECUTE);
-	note_mapping(task, file, id, address);
 }
 
 /* A function of its own, so that the stack of sys_exit stays small for what it calls besides. */
@@ -192,7 +198,7 @@ static __noinline int other_call_ends(struct pt_regs *regs, struct task_struct *
 		send_msync(regs, task, state, result, now_ns);
 	} else if (call == CALL_MMAP) {
 		if (result >= 0 || result < -4095)
-			make_mapped_file_known(regs, task, result);
+			note_mapping(task, (struct inode *)state->inode_pointer, state->file, result);
 	} else if (call == CALL_EXEC) {
 		exec_ends(task, state); /* it failed, or exec.bpf.c would have ended it */
 	}
@@ -212,7 +218,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	if (!state || state->call == CALL_NONE)
 		return 0;
 	__u32 call = state->call;
-	if (call <= CALL_DATA_LAST || is_between_files(call))
+	if (is_data_call(call))
 		account_call(regs, call, result);
 	if (call >= CALL_EXIT)
 		requests_call_ends(regs, call, result);
@@ -224,9 +230,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 		two_files_call_ends(regs, task, state, result);
 	else if (state->id || call == CALL_MMAP)
 		other_call_ends(regs, task, state, result);
-	else if (call <= CALL_DESCRIPTOR_LAST && !state->file_pointer && result >= 0)
-		/* Another thread has opened it meanwhile: nobody knows which file it was. */
-		count_loss(RECORD_FILEOP, bpf_ktime_get_ns());
+	/* Another thread has opened it meanwhile: nobody knows which file it was. */
+	if (call <= CALL_TWO_FILES_LAST && !state->file_pointer && result >= 0)
+		count_loss(is_data_call(call) ? RECORD_IO : RECORD_FILEOP, bpf_ktime_get_ns());
 	if (state->request)
 		async_switch(state, 0);
 	note_recording_behind(state);

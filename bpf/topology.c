@@ -65,12 +65,15 @@ static void look_up_slaves(struct device *device, const char *directory)
 	char path[PATH_MAX + 16];
 	snprintf(path, sizeof(path), "%s/slaves", directory);
 	_cleanup_closedir_ DIR *slaves = opendir(path);
-	for (struct dirent *entry; slaves && device->slave_count < SLAVES_MAX && (entry = readdir(slaves));) {
+	for (struct dirent *entry; slaves && (entry = readdir(slaves));) {
 		char name[300];
 		snprintf(name, sizeof(name), "%s/dev", entry->d_name);
 		uint32_t slave = entry->d_name[0] == '.' ? 0 : read_number(path, name);
-		if (slave)
-			device->slaves[device->slave_count++] = slave;
+		uint32_t *grown = slave ? realloc(device->slaves, (device->slave_count + 1) * sizeof(*grown)) : NULL;
+		if (!grown)
+			continue;
+		device->slaves = grown;
+		device->slaves[device->slave_count++] = slave;
 	}
 }
 
@@ -143,6 +146,14 @@ static void put_number(FILE *json, const char *name, uint32_t device)
 		fprintf(json, ",\"%s\":\"%u:%u\"", name, device >> 20, device & 0xfffff);
 }
 
+uint64_t topology_json_bytes_max(const struct topology *topology)
+{
+	uint64_t bytes = 0;
+	for (int i = 0; i < topology->count; i++)
+		bytes += DEVICE_JSON_BYTES + (uint64_t)topology->devices[i].slave_count * SLAVE_JSON_BYTES;
+	return bytes;
+}
+
 void topology_put(const struct topology *topology, FILE *json)
 {
 	for (int i = 0; i < topology->count; i++) {
@@ -163,5 +174,7 @@ void topology_put(const struct topology *topology, FILE *json)
 
 void topology_deinit(struct topology *topology)
 {
+	for (int i = 0; i < topology->count; i++)
+		free(topology->devices[i].slaves);
 	free(topology->devices);
 }

@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 enum {
-	SLAVES_MAX = 16,
-	DEVICE_JSON_BYTES = 768, /* of one at most, with what closure.h says of it */
+	DEVICE_JSON_BYTES = 512, /* of one at most, with what closure.h says of it, but for its slaves */
+	SLAVE_JSON_BYTES = 16, /* of each of those at most */
 };
 
 /* A block device as /sys says it is. Device numbers in the kernel's encoding: major << 20 | minor. */
@@ -20,7 +20,7 @@ struct device {
 	bool rotational;
 	bool stacked; /* passes its data on to another block device */
 	uint32_t parent; /* whole disk of a partition, 0 = is one */
-	uint32_t slaves[SLAVES_MAX]; /* what it is made of: dm, md */
+	uint32_t *slaves; /* what it is made of: dm, md */
 	int slave_count;
 	uint32_t backing; /* of a loop device: the device of its file's file system */
 };
@@ -42,6 +42,8 @@ const struct device *topology_device(struct topology *topology, uint32_t device)
 uint32_t topology_disk_of(struct topology *topology, dev_t filesystem);
 /* Looks up all block devices that hold data, with their partitions. */
 void topology_scan(struct topology *topology);
+/* How long the next can be at most, with what closure.h says of the devices. */
+uint64_t topology_json_bytes_max(const struct topology *topology);
 /* The elements of a JSON array. */
 void topology_put(const struct topology *topology, FILE *json);
 void topology_deinit(struct topology *topology);

@@ -22,6 +22,7 @@
 #define KERNEL_TYPES "/sys/kernel/btf/vmlinux"
 
 enum {
+	DISKS_LATER = 256, /* that may come while it is recorded */
 	LOG_TAIL_BYTES = 1500,
 	ADOPTION_PASSES_MAX = 100,
 	/* Free entries of a table that pushes out its oldest, which each CPU may keep for itself (LOCAL_FREE_TARGET). */
@@ -169,6 +170,15 @@ static void leave_out_refused(const struct tracer *tracer)
 	}
 }
 
+static uint32_t disks_max(void)
+{
+	uint32_t count = DISKS_LATER;
+	_cleanup_closedir_ DIR *disks = opendir("/sys/block");
+	while (disks && readdir(disks))
+		count++;
+	return count;
+}
+
 /* 0; -EAGAIN if the kernel refused a program that is left out the next time; or another negative errno. */
 static int try_to_load(struct tracer *tracer, const struct tracer_settings *settings)
 {
@@ -183,6 +193,7 @@ static int try_to_load(struct tracer *tracer, const struct tracer_settings *sett
 	fill_constants(tracer, settings);
 	if (settings->files_max)
 		bpf_map__set_max_entries(tracer->bpf->maps.file_ids, settings->files_max);
+	bpf_map__set_max_entries(tracer->bpf->maps.device_totals, disks_max());
 	look_through_modules(tracer);
 	int error = settings->survey ? 0 : programs_check(tracer->bpf->obj, &settings->wish, &tracer->types);
 	if (error)

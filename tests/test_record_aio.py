@@ -98,6 +98,20 @@ def test_a_request_does_not_end_by_an_event_from_before_it(tmp_path):
     assert (syncs["duration_ns"] >= 0).all()
 
 
+@pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to look at the same time")
+def test_requests_do_not_end_by_events_that_another_thread_has_looked_at_meanwhile(tmp_path):
+    """Then they would end with the results of others."""
+    with own_place() as place:
+        (place / "file").write_bytes(bytes(101))
+        options = ("--layer", "vfs", "--ring-bytes", "128M")
+        done = run_recorder(tmp_path / "t", PROGRAMS / "aio_shared_ring", place / "file", options=options)
+    assert done.returncode == 0, done.stderr
+    reads = characterize.open(tmp_path / "t").io
+    reads = reads[reads["source"] == Source.AIO]
+    told = dict(tuple(map(int, line.split())) for line in done.stdout.splitlines())
+    assert reads["result"].value_counts().to_dict() == told
+
+
 @pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to be at the same event")
 def test_a_request_is_not_taken_for_the_next_one_with_its_struct_iocb(tmp_path):
     """Which one thread submits while the record of the first is made on the CPU of another, who looks at the ring."""

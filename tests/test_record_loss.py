@@ -9,13 +9,13 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import characterize
 from characterize.layout import BlockFlag, Fileop, HeaderFlag, IoOp, RecordKind, Source
+from tests.copying_file_system import copying_file_system
 from tests.own_place import own_place
-from tests.told import PROGRAMS, RECORDER, compare, parse, record, run_recorder, wait_for_recording
+from tests.told import PROGRAMS, RECORDER, Recorded, compare, parse, record, run_recorder, wait_for_recording
 
 RING_BYTES_MIN = 32 << 10
 ATTEMPTS = 5
@@ -251,28 +251,65 @@ def test_syncs_of_a_mapping_whose_file_cannot_be_asked_for_are_counted(tmp_path)
     assert done.returncode == (3 if lost else 0), done.stderr
 
 
-def run_on_file(directory: Path, program: str) -> tuple[pd.DataFrame, int, int]:
-    """File operations on the file that a program is given, how many were lost, and what it says that it did."""
+def run_on_file(directory: Path, program: str) -> tuple[characterize.Trace, list[int], list[int]]:
+    """Trace of a program that is given a file, which ids that has, and how often the program says that it did what."""
     (directory / "file").touch()
     done = run_recorder(directory / "t", PROGRAMS / program, directory / "file", options=("--layer", "vfs"))
     trace = characterize.open(directory / "t")
-    lost = trace.header.lost.get(RecordKind.FILEOP, 0)
-    assert done.returncode == (3 if lost else 0), done.stderr
+    assert done.returncode == (3 if trace.header.lost else 0), done.stderr
     files = [file for file, path in trace.paths.items() if path == f"{directory}/file"]
-    return trace.fileops[trace.fileops["file"].isin(files)], lost, int(done.stdout)
+    return trace, files, [int(number) for number in done.stdout.split()]
 
 
 def test_opens_by_io_uring_that_are_closed_before_their_ends_are_told_are_counted(tmp_path):
-    of_file, lost, done = run_on_file(tmp_path, "closed_in_batch")
-    assert (of_file["op"] == Fileop.OPEN).sum() + lost == done
+    trace, files, (done,) = run_on_file(tmp_path, "closed_in_batch")
+    of_file = trace.fileops[trace.fileops["file"].isin(files)]
+    assert (of_file["op"] == Fileop.OPEN).sum() + trace.header.lost.get(RecordKind.FILEOP, 0) == done
     assert (of_file["op"] == Fileop.CLOSE).sum() == done
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to be at the same descriptor")
-def test_opens_and_closes_that_another_thread_crosses_are_counted(tmp_path):
-    of_file, lost, done = run_on_file(tmp_path, "closed_early")
-    calls = of_file[of_file["op"].isin((Fileop.OPEN, Fileop.CLOSE))]
-    assert (calls["result"] >= 0).sum() + lost == 2 * done
+def test_calls_that_an_open_of_another_thread_crosses_are_counted(tmp_path):
+    trace, files, (opens, reads) = run_on_file(tmp_path, "closed_early")
+    lost = trace.header.lost
+    calls = trace.fileops[trace.fileops["file"].isin(files) & trace.fileops["op"].isin((Fileop.OPEN, Fileop.CLOSE))]
+    assert (calls["result"] >= 0).sum() + lost.get(RecordKind.FILEOP, 0) == 2 * opens
+    io = trace.io[trace.io["file"].isin(files)]
+    assert (io["result"] >= 0).sum() + lost.get(RecordKind.IO, 0) == reads
+
+
+def test_requests_on_a_file_that_is_opened_when_they_wait_are_recorded_or_counted(tmp_path):
+    """Only a request that holds its file tells which one it was: a splice and a close do not."""
+    done = run_recorder(tmp_path / "t", PROGRAMS / "opened_meanwhile", tmp_path, options=("--layer", "vfs"))
+    assert done.returncode == 3, done.stderr
+    told, others = parse(done.stdout)
+    trace = characterize.open(tmp_path / "t")
+    run = Recorded(tmp_path, told, others, trace, done.stderr)
+    compare(run.told_data(), run.data())
+    compare(run.told_file_operations(), run.file_operations())
+    ((unknown,),) = others["unknown"]
+    assert trace.header.lost == {RecordKind.IO: int(unknown), RecordKind.FILEOP: int(unknown)}
+    assert trace.header.metadata["in_flight_end"] == 0
+
+
+COPY = """
+import os, sys
+source, target, size_bytes = os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_WRONLY), int(sys.argv[3])
+print(os.copy_file_range(source, target, size_bytes))
+"""
+
+
+@pytest.mark.parametrize("size_bytes", [(1 << 31) - 1, (3 << 30) + 101])
+def test_a_copy_that_is_larger_than_a_record_can_tell_is_counted(tmp_path, size_bytes):
+    with copying_file_system(tmp_path / "place", size_bytes) as place:
+        command = ("python3", "-I", "-c", COPY, place / "from", place / "to", str(size_bytes))
+        done = run_recorder(tmp_path / "t", *command, options=("--layer", "vfs"))
+    assert done.stdout == f"{size_bytes}\n", done.stderr
+    trace = characterize.open(tmp_path / "t")
+    sides = trace.io[trace.io["source"] == Source.SPLICE]
+    assert sides["result"].tolist() == [min(size_bytes, (1 << 31) - 1)] * 2
+    # One for each side.
+    assert trace.header.lost == ({RecordKind.IO: 2} if size_bytes >= 1 << 31 else {})
 
 
 # Says when it begins and ends; what Python itself opens lies before. mknod is not recorded.

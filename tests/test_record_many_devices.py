@@ -11,6 +11,7 @@ import pytest
 from tests.told import RECORDER, open_closed
 
 DISKS = 600
+MEMBERS = 53
 MIB = 1 << 20
 
 pytestmark = pytest.mark.records
@@ -30,6 +31,8 @@ def make(disks):
         write(f"/sys/dev/block/300:{minor}/size", "8")
         write(f"/sys/block/{minor}/dev", f"300:{minor}")
         write(f"/sys/block/{minor}/stat", "0 0 0 0 0 0 0 0")
+def join(members):
+    for minor in members: write(f"/sys/dev/block/300:0/slaves/{minor}/dev", f"300:{minor}")
 """
 MOVE = """
 for place in os.scandir("/sys/block"): write(f"{place.path}/stat", "0 0 7 0 0 0 11 0")
@@ -57,6 +60,17 @@ def test_all_disks_are_told_and_compared(tmp_path):
     moved = {"read_bytes": 7 * 512, "write_bytes": 11 * 512}
     both = {name: {"seen": 0, "kernel": count, "ratio": 0} for name, count in moved.items()}
     assert metadata["closure"]["devices"] == dict.fromkeys(disks, both)
+
+
+def test_a_disk_that_is_made_of_many_names_them_all(tmp_path):
+    members = range(1, 1 + MEMBERS)
+    recorder = [RECORDER, "-o", tmp_path / "t", "--layer", "block", "--", "true"]
+    made = f"{MADE}make({1 + MEMBERS}); join({members}); os.execv(sys.argv[1], sys.argv[1:])"
+    done = run(sys.executable, "-c", made, *recorder)
+    assert done.returncode == 0, done.stderr
+    devices = {device["device"]: device for device in open_closed(tmp_path / "t").header.metadata["devices"]}
+    assert set(devices["300:0"]["slaves"]) == {f"300:{minor}" for minor in members}
+    assert devices["300:0"]["stacked"]
 
 
 def test_a_limit_that_disks_exceed_which_come_meanwhile_is_told(tmp_path):

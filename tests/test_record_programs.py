@@ -91,6 +91,63 @@ def test_stores_to_a_file_of_an_overlay(tmp_path):
         assert ((writes["offset"] <= offset) & (offset < writes["offset"] + writes["result"])).sum() == 1
 
 
+def touched_pages(records: pd.DataFrame) -> set[int]:
+    return {
+        page
+        for first, size in zip(records["offset"] // PAGE_BYTES, records["result"], strict=True)
+        for page in range(first, first + -(-size // PAGE_BYTES))
+    }
+
+
+MAP_AT_ONCE = """
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+memory = mmap.mmap(file, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ)
+"""
+
+
+@needs_mapped_reads
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("below", ["ext4", "overlay"])
+def test_pages_that_a_mapping_begins_with(tmp_path, below, warm):
+    """All of the file (MAP_POPULATE): the call that maps it faults them in."""
+    with loop_file_system("ext4", tmp_path) as system, overlay(system.place, {"a": bytes(FILE_PAGES * 4096)}) as place:
+        real = system.place / "lower" / "a"
+        drop_from_cache(real)
+        if warm:
+            real.read_bytes()
+        file = real if below == "ext4" else place / "a"
+        trace, _ = recorded(tmp_path / "t", "python3", "-I", "-c", MAP_AT_ONCE, file)
+    reads = mapped(trace, file, IoOp.READ)
+    assert touched_pages(reads) == set(range(FILE_PAGES))
+    assert warm or reads["missed_bytes"].sum() == FILE_PAGES * PAGE_BYTES
+
+
+# Reads into pages of a mapping that are there, and clean.
+STORE_BY_READS = """
+import mmap, os, sys
+path, step, count, source = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), os.open(sys.argv[4], os.O_RDONLY)
+memory = mmap.mmap(os.open(path, os.O_RDWR), 0)
+for page in range(len(memory) // mmap.PAGESIZE): memory[page * mmap.PAGESIZE]
+for page in range(count): assert os.readv(source, [memoryview(memory)[page * step * mmap.PAGESIZE :][:101]]) == 101
+"""
+
+
+@pytest.mark.parametrize("source", ["file", "device"])
+def test_stores_by_calls_that_read_into_a_mapping(tmp_path, source):
+    file, other = tmp_path / "a", tmp_path / "b"
+    other.write_bytes(bytes(TOUCHED * 101))
+    with file.open("wb", buffering=0) as stream:
+        for _ in range(FILE_PAGES):
+            stream.write(bytes(PAGE_BYTES))
+        os.fsync(stream.fileno())
+    read = other if source == "file" else "/dev/zero"
+    arguments = (file, str(STEP_PAGES), str(TOUCHED), read)
+    trace, _ = recorded(tmp_path / "t", "python3", "-I", "-c", STORE_BY_READS, *arguments)
+    writes = mapped(trace, file, IoOp.WRITE)
+    assert touched_pages(writes) >= {page * STEP_PAGES for page in range(TOUCHED)}
+
+
 @needs_mapped_reads
 @pytest.mark.parametrize("below", ["ext4", "overlay"])
 @pytest.mark.parametrize("program", ["bash", "ldconfig"])

@@ -17,6 +17,15 @@ from tests.told import run_recorder
 
 CPUS = Path("/sys/devices/system/cpu")
 
+# What each possible CPU has of the tables of the recorder that has started this: bytes by line.
+TABLES = """
+import os
+for entry in os.scandir(f"/proc/{os.getppid()}/fdinfo"):
+    fields = dict(line.rstrip().split(":\t", 1) for line in open(entry.path) if ":\t" in line)
+    if fields.get("map_type") in {"5", "6"}:  # BPF_MAP_TYPE_PERCPU_HASH and _ARRAY
+        print(int(fields["value_size"]) * int(fields["max_entries"]))
+"""
+
 pytestmark = pytest.mark.records
 
 
@@ -35,6 +44,13 @@ def test_cpus_that_are_only_possible_take_little_memory(tmp_path):
     assert done.returncode == 0, done.stderr
     told = "rings         2 x 16777216 bytes + 126 x 262144 bytes, of CPUs that are not online, = 63 MiB of memory"
     assert told in done.stdout
+
+
+def test_a_possible_cpu_takes_little_memory_in_tables(tmp_path):
+    done = run_recorder(tmp_path / "t", "python3", "-I", "-c", TABLES)
+    sizes = [int(line) for line in done.stdout.split()]
+    assert len(sizes) > 5, done.stderr
+    assert sum(sizes) < (64 << 10) + 64 * len(os.listdir("/sys/block"))
 
 
 def test_what_is_done_on_a_cpu_that_came_online_later_is_recorded_or_counted(tmp_path):

@@ -112,6 +112,21 @@ def test_a_disk_stands_for_what_lies_on_it(tmp_path, kind):
         assert trace.blocks["bytes"].sum() >= 13 * 4096
 
 
+def test_a_disk_stands_for_file_systems_in_files_on_it(tmp_path):
+    with (
+        loop_file_system("ext4", tmp_path) as outer,
+        loop_device(outer.place / "image", 64 << 20) as inner,
+        mounted("ext4", inner, tmp_path / "place") as place,
+    ):
+        script = f"dd if=/dev/zero of={place}/in bs=4k count=13 oflag=direct; dd if=/dev/zero of={tmp_path}/out"
+        options = ("--device", outer.disk.path)
+        done = run_recorder(tmp_path / "t", "sh", "-c", f"{script} count=17 conv=fsync", options=options)
+        assert done.returncode == 0, done.stderr
+        trace = open_closed(tmp_path / "t")
+    assert written(trace) == {f"{place}/in": 13 * 4096}
+    assert set(trace.blocks["device"]) <= {outer.disk.number}
+
+
 @pytest.fixture(params=["freezer", "unified", "."])
 def group(request):
     """A control group of version 1 or 2 with one below it."""

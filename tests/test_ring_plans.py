@@ -47,10 +47,13 @@ def test_which_cpus_are_online(tmp_path, online, cpus, found):
     [
         (("0-1", 2, 0, 8 * GIB), [2, 0, 16 * MIB, 256 * KIB, 32 * MIB], ""),
         (("0-1", 128, 0, 8 * GIB), [2, 126, 16 * MIB, 256 * KIB, 32 * MIB + 126 * 256 * KIB], ""),
-        # A sixteenth of the memory is 64 MiB.
+        # All that may come take no more than the two that are there.
+        (("0-1", 512, 0, 8 * GIB), [2, 510, 16 * MIB, 64 * KIB, 32 * MIB + 510 * 64 * KIB], ""),
+        (("0-1", 240, 0, GIB), [2, 238, 16 * MIB, 128 * KIB, 32 * MIB + 238 * 128 * KIB], ""),
+        # A sixteenth of the memory is 32 MiB.
         (
-            ("0-1", 240, 0, GIB),
-            [2, 238, 8 * MIB, 128 * KIB, 16 * MIB + 238 * 128 * KIB],
+            ("0-1", 240, 0, GIB // 2),
+            [2, 238, 8 * MIB, 64 * KIB, 16 * MIB + 238 * 64 * KIB],
             "note: the ring buffers have ",
         ),
         (("0-127", 128, 0, 512 * GIB), [128, 0, 8 * MIB, 128 * KIB, GIB], "128 CPUs take no more than 1024 MiB"),

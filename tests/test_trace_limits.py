@@ -16,20 +16,22 @@ pytestmark = pytest.mark.parallel
 
 
 @pytest.mark.parametrize(
-    ("cpus", "devices", "limit_max"),
+    ("cpus", "devices", "slaves", "limit_max"),
     [
-        (1, 0, MIB),
-        (2, 10, MIB),
-        (2, 512, MIB),
-        (128, 100, MIB),
-        (1024, 512, 2 * MIB),
-        (8192, 512, 9 * MIB),
-        (2, 5000, 5 * MIB),
+        (1, 0, 0, MIB),
+        (2, 10, 16, MIB),
+        (2, 10, 384, MIB),
+        (2, 512, 16, MIB),
+        (128, 100, 16, MIB),
+        (1024, 512, 16, 2 * MIB),
+        (8192, 512, 16, 9 * MIB),
+        (2, 5000, 16, 5 * MIB),
     ],
 )
-def test_the_smallest_limit_holds_and_leaves_room_for_records(tmp_path, cpus, devices, limit_max):
+def test_the_smallest_limit_holds_and_leaves_room_for_records(tmp_path, cpus, devices, slaves, limit_max):
+    """Each device is made of so many others."""
     path = tmp_path / "t.iotrace"
-    command = [PROGRAMS / "trace_limits", path, str(cpus), str(devices)]
+    command = [PROGRAMS / "trace_limits", path, *map(str, (cpus, devices, slaves))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     limit, records = map(int, done.stdout.split())
     assert records >= RECORDS_MIN

@@ -105,7 +105,7 @@ static void take(struct io_uring *ring)
 }
 
 /* Submits the batch, and takes it. */
-static void run(struct io_uring *ring)
+static inline void run(struct io_uring *ring)
 {
 	expect("io_uring_submit", io_uring_submit(ring), request_count);
 	take(ring);
