@@ -187,17 +187,6 @@ def test_late_wake_ups_of_others_do_not_add_up_with_think_times(tmp_path):
     assert planned_s <= document["elapsed_s"] < planned_s + stopped_s
 
 
-@needs_strace
-def test_what_the_engine_does_before_a_call_is_a_part_of_the_think_time(tmp_path):
-    """strace makes the look at a file's times, which the program had in its think times of 20 ms, take 10."""
-    io = [write(0, PAGE, 1000 + 20_000_000 * at, flags=int(IoFlag.CTIME_QUERIED)) for at in range(53)]
-    path = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": PAGE}]), tmp_path / "t.iotrace")
-    slow = [word for part in ("trace=%s", "inject=%s:delay_enter=10000") for word in ("-e", part % "fstat,newfstatat")]
-    command = ["strace", "-f", "-o", tmp_path / "log", *slow, ENGINE, path, f"--directory={tmp_path}/image"]
-    done = subprocess.run([*command, "--timing=think"], capture_output=True, text=True, check=False, timeout=60)
-    assert 52 * 0.0199 < json.loads(done.stdout)["elapsed_s"] < 52 * 0.025
-
-
 def processor_s(path, *options):
     """Processor time that a replay without I/O took, seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
