@@ -59,8 +59,10 @@ static int open_directory(struct image *image)
 	if (mkdir(path, 0755) == 0) {
 		image->made_directory = true;
 	} else if (errno != EEXIST) {
-		complain("cannot make directory %s: %s", path, strerror(errno));
-		return -errno;
+		int error = errno;
+
+		complain("cannot make directory %s: %s%s", path, strerror(error), way_remedy(error, path));
+		return -error;
 	}
 	image->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (image->directory < 0) {

@@ -28,8 +28,10 @@ static int open_exclusively(struct target *target, bool write)
 
 	/* Looked at first: opening a tape or a watchdog does something. */
 	if (stat(target->path, &named) < 0) {
-		complain("cannot use device %s: %s", target->path, strerror(errno));
-		return -errno;
+		int error = errno;
+
+		complain("cannot use device %s: %s%s", target->path, strerror(error), way_remedy(error, target->path));
+		return -error;
 	}
 	if (!S_ISBLK(named.st_mode)) {
 		complain("%s is not a block device: give one, or --directory to replay in files", target->path);
