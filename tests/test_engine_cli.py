@@ -287,12 +287,16 @@ def test_more_files_than_descriptors(image, tmp_path):
     assert json.loads(done.stdout)["operations"]["done"] == 900
 
 
-def test_a_limit_on_sizes_is_told_and_leaves_nothing_behind(trace, image, tmp_path):
+@pytest.mark.parametrize("holes", [[], [{"file": 1, "bytes": 61440}]])
+def test_a_limit_on_sizes_is_told_and_leaves_nothing_behind(image, tmp_path, holes):
     """The kernel ends who writes beyond it, unless SIGXFSZ is ignored; bash counts it in KiB."""
+    made = made_trace([read(0, 4096, 1)], files=[{"file": 1, "size_bytes": 65536}], holes=holes)
+    trace = characterize.write(made, tmp_path / "t.iotrace")
     command = 'ulimit -f 32; exec "$0" "$@"'
     done = subprocess.run(["bash", "-c", command, ENGINE, trace, image], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.endswith("/f00000001 (65536 bytes): File too large\n")
+    size = "its size of 65536 bytes" if holes else "(65536 bytes)"
+    assert f"/f00000001 {size}: File too large; raise the limit on sizes of files (ulimit -f)" in done.stderr
     assert not (tmp_path / "image").exists()
 
 

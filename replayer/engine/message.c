@@ -32,6 +32,8 @@ const char *errno_name(int error)
 
 const char *room_remedy(int error)
 {
+	if (error == EFBIG)
+		return "; raise the limit on sizes of files (ulimit -f), or give a directory whose file system takes larger ones";
 	return error == ENOSPC || error == EDQUOT ? "; make room there, or give another directory" : "";
 }
 
