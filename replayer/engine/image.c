@@ -77,7 +77,11 @@ int image_open(struct image *image)
 	if (!image->path) {
 		/* So that a sync of the file system has something to go to; names are refused there (ENOTDIR). */
 		image->directory = target_reopen(image->target, O_CLOEXEC);
-		return image->directory < 0 ? image->directory : 0;
+		if (image->directory >= 0)
+			return 0;
+		complain("cannot open %s again by /proc/self/fd: %s; replay where /proc is mounted",
+			 image->target->path, strerror(-image->directory));
+		return image->directory;
 	}
 	/* One that was handed down has the lock of who did that. */
 	int error = image->directory < 0 ? open_directory(image) : 0;

@@ -121,8 +121,14 @@ static int refuse_unconfirmed(const struct target *target, const char *confirmat
 
 static int check_users(const struct target *target)
 {
-	char user[DEVICE_USER_BYTES];
+	char user[DEVICE_USER_BYTES], directory[64];
 
+	snprintf(directory, sizeof(directory), "/sys/dev/block/%u:%u", major(target->device), minor(target->device));
+	if (access(directory, F_OK) < 0) {
+		complain("cannot see who uses %s: there is no %s; replay where /sys is mounted", target->path,
+			 directory);
+		return -ENOENT;
+	}
 	if (!device_user(target->device, user))
 		return 0;
 	complain("%s is in use (%s): give a device that nobody uses", target->path, user);
