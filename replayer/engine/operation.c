@@ -391,7 +391,7 @@ static void replay_fileop(struct worker *worker, const union record *record)
 
 	worker_calls(worker, record, NULL);
 	if (!index && op->op != FILEOP_SYNCFS && op->op != FILEOP_SYMLINK) {
-		done = skipped(is_on_name(op->op) && op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE);
+		done = skipped(op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE);
 	} else if (is_on_name(op->op)) {
 		done = replay_on_name(worker, op, index);
 		worker_returned(worker);
