@@ -216,6 +216,17 @@ def test_think_times_of_traces_that_say_nothing_are_slept(tmp_path):
     assert processor_s(easy(tmp_path, gap_ns=20_000_000)) < 0.2
 
 
+@pytest.mark.parametrize("timing", ["think", "recorded"])
+def test_many_threads_that_sleep_are_let_sleep(tmp_path, timing):
+    """For two seconds: one of a few threads would look for a stop forty times."""
+    threads = range(1, 501)
+    io = [read(0, PAGE, 1000 + 2_000_000_000 * at, 1000, thread=thread) for at in range(2) for thread in threads]
+    path = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": PAGE}]), tmp_path / "t.iotrace")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_nvcsw
+    run(path, "--engine=null", f"--timing={timing}", statuses=(0, 3))
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_nvcsw - before < 20 * len(threads)
+
+
 def test_think_time_follows_what_had_ended_before(tmp_path):
     """Two at once, then two that think 20 ms after the later one has ended: no more than one think time in all.
 
