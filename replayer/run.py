@@ -365,11 +365,12 @@ def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> Flextr
     if status == EXIT_USAGE:
         # argp adds a hint to its own program's help.
         return FlextraceError(message.split("\nTry ")[0].strip(), EXIT_USAGE)
-    if status == -signal.SIGKILL and memory_group is not None:
-        return FlextraceError(
-            f"the replay was killed, most likely since its memory group of {memory_group.limit_bytes} bytes is too "
-            "small for its threads and buffers: give a larger --memory"
-        )
+    if status == -signal.SIGKILL:
+        small = "this machine, or the control group that it runs in, has too little memory: see dmesg"
+        if memory_group is not None:
+            small = f"its memory group of {memory_group.limit_bytes} bytes is too small for its threads and buffers"
+            small += ": give a larger --memory"
+        return FlextraceError(f"the replay was killed, most likely since {small}")
     if status == -signal.SIGTERM:
         # The engine takes it as the end of a replay, but a recorder that still gets ready has not started the engine.
         return FlextraceError("the replay was ended before it had begun")

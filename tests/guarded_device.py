@@ -41,10 +41,10 @@ def engine(tmp_path):
     """Runs the engine onto a device, by default with everything that writing needs."""
     trace = trace_of(tmp_path)
 
-    def call(device, *options, confirm=str(SIZE)):
+    def call(device, *options, confirm=str(SIZE), before=()):
         if confirm is not None:
             options = (*options, "--write", f"--confirm={confirm}")
-        command = [ENGINE, trace, f"--device={device}", *options]
+        command = [*before, ENGINE, trace, f"--device={device}", *options]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     return call

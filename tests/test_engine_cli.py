@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from contextlib import suppress
@@ -16,6 +17,7 @@ import characterize
 from characterize.layout import TRACE_VERSION_MINOR, FileFlag, Fileop, HeaderFlag, IoFlag
 from tests.image_engine import run
 from tests.made_trace import made_trace, read, write
+from tests.ordinary_user import as_user, directory_of_user
 from tests.running_replay import conserved, lines_and_document, looped, own_process, wait_until
 from tests.straced import ENGINE, ROOT, needs_engine
 
@@ -124,6 +126,25 @@ def test_paths_that_are_not_what_they_should_be(trace, image, tmp_path):
         done = run(*arguments)
         assert done.returncode == 1
         assert done.stderr.startswith("flextrace-replay: ")
+
+
+@pytest.mark.root
+def test_a_directory_that_may_not_be_entered_is_named():
+    with directory_of_user() as place:
+        engine, trace = shutil.copy(ENGINE, place), write_trace(place / "t.iotrace")
+        closed, others = place / "closed", place / "others"
+        closed.mkdir(mode=0o700)
+        others.mkdir(mode=0o755)
+        told = f": directory {closed} may not be entered; run as its owner or as root, or have it opened\n"
+        for arguments, behind in (
+            ([closed / "t.iotrace", f"--directory={place}/image"], told),
+            ([trace, f"--directory={closed}/below/image"], told),
+            ([trace, f"--device={closed}/disk"], told),
+            ([trace, f"--directory={others}/image"], "image: Permission denied\n"),
+        ):
+            done = subprocess.run([*as_user(), engine, *arguments], capture_output=True, text=True, check=False)
+            assert done.returncode == 1
+            assert done.stderr.endswith(behind)
 
 
 def test_a_trace_without_operations_is_refused(image, tmp_path):
@@ -266,12 +287,16 @@ def test_more_files_than_descriptors(image, tmp_path):
     assert json.loads(done.stdout)["operations"]["done"] == 900
 
 
-def test_a_limit_on_sizes_is_told_and_leaves_nothing_behind(trace, image, tmp_path):
+@pytest.mark.parametrize("holes", [[], [{"file": 1, "bytes": 61440}]])
+def test_a_limit_on_sizes_is_told_and_leaves_nothing_behind(image, tmp_path, holes):
     """The kernel ends who writes beyond it, unless SIGXFSZ is ignored; bash counts it in KiB."""
+    made = made_trace([read(0, 4096, 1)], files=[{"file": 1, "size_bytes": 65536}], holes=holes)
+    trace = characterize.write(made, tmp_path / "t.iotrace")
     command = 'ulimit -f 32; exec "$0" "$@"'
     done = subprocess.run(["bash", "-c", command, ENGINE, trace, image], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.endswith("/f00000001 (65536 bytes): File too large\n")
+    size = "its size of 65536 bytes" if holes else "(65536 bytes)"
+    assert f"/f00000001 {size}: File too large; raise the limit on sizes of files (ulimit -f)" in done.stderr
     assert not (tmp_path / "image").exists()
 
 

@@ -287,10 +287,11 @@ def test_what_failed_to_change_anything_is_left_out_and_what_came_up_short_stays
     fileops = [
         op(Fileop.FALLOCATE, 4, length=1 << 20, result=-errno.ENOSPC),
         op(Fileop.TRUNCATE, 5, argument=1 << 20, result=-errno.EFBIG),
+        op(Fileop.TRUNCATE, 7, file=0, argument=1 << 20, result=-errno.ENOENT),
     ]
     trace = made_trace(io, fileops=fileops, files=[{"file": 1, "flags": FileFlag.CREATED}])
     document, calls = run_phase(trace, f"{DATA},fallocate,ftruncate", ["--keep-image"])
-    assert document["skipped_reasons"] == {"recorded_failure": 4}
+    assert document["skipped_reasons"] == {"recorded_failure": 5}
     assert document["operations"]["done"] == 2
     assert not document["mismatches"]
     assert [(call.name, *call.numbers) for call in calls if call.file == "f00000001"] == [

@@ -187,17 +187,6 @@ def test_late_wake_ups_of_others_do_not_add_up_with_think_times(tmp_path):
     assert planned_s <= document["elapsed_s"] < planned_s + stopped_s
 
 
-@needs_strace
-def test_what_the_engine_does_before_a_call_is_a_part_of_the_think_time(tmp_path):
-    """strace makes the look at a file's times, which the program had in its think times of 20 ms, take 10."""
-    io = [write(0, PAGE, 1000 + 20_000_000 * at, flags=int(IoFlag.CTIME_QUERIED)) for at in range(53)]
-    path = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": PAGE}]), tmp_path / "t.iotrace")
-    slow = [word for part in ("trace=%s", "inject=%s:delay_enter=10000") for word in ("-e", part % "fstat,newfstatat")]
-    command = ["strace", "-f", "-o", tmp_path / "log", *slow, ENGINE, path, f"--directory={tmp_path}/image"]
-    done = subprocess.run([*command, "--timing=think"], capture_output=True, text=True, check=False, timeout=60)
-    assert 52 * 0.0199 < json.loads(done.stdout)["elapsed_s"] < 52 * 0.025
-
-
 def processor_s(path, *options):
     """Processor time that a replay without I/O took, seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -225,6 +214,17 @@ def test_threads_compute_in_think_times_as_when_recorded(tmp_path):
 
 def test_think_times_of_traces_that_say_nothing_are_slept(tmp_path):
     assert processor_s(easy(tmp_path, gap_ns=20_000_000)) < 0.2
+
+
+@pytest.mark.parametrize("timing", ["think", "recorded"])
+def test_many_threads_that_sleep_are_let_sleep(tmp_path, timing):
+    """For two seconds: one of a few threads would look for a stop forty times."""
+    threads = range(1, 501)
+    io = [read(0, PAGE, 1000 + 2_000_000_000 * at, 1000, thread=thread) for at in range(2) for thread in threads]
+    path = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": PAGE}]), tmp_path / "t.iotrace")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_nvcsw
+    run(path, "--engine=null", f"--timing={timing}", statuses=(0, 3))
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_nvcsw - before < 20 * len(threads)
 
 
 def test_think_time_follows_what_had_ended_before(tmp_path):

@@ -236,6 +236,12 @@ def test_too_few_inodes_are_said_before_anything_is_made(engine, few_inodes):
     assert "need 53" in engine(made_trace(io, files=files), directory=few_inodes).stderr
 
 
+def test_inodes_of_files_that_an_earlier_replay_has_made_are_free_again(engine, few_inodes):
+    for _ in range(3):
+        document = document_of(engine(making_files(23), "--keep-image", directory=few_inodes))
+        assert document["operations"]["failed"] == 0
+
+
 def test_a_layout_that_fails_leaves_nothing_of_its_own_and_an_earlier_image(engine, few_inodes):
     """By files without data it fails before a byte is written."""
     count = 53

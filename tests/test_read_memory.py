@@ -11,6 +11,7 @@ import pytest
 import characterize
 from characterize.layout import HeaderFlag, Source
 from tests.made_trace import made_trace, read
+from tests.own_group import GROUPS, made_group
 from tests.straced import ENGINE, needs_engine
 
 pytestmark = needs_engine
@@ -55,6 +56,21 @@ def test_the_limit_of_mappings_is_named_where_memory_cannot_be_mapped(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert "vm.max_map_count" in done.stderr
+
+
+@pytest.mark.root
+def test_limits_of_processes_are_named_where_threads_cannot_be_started(tmp_path):
+    if not (GROUPS / "pids").is_dir():
+        pytest.skip("there are no control groups of version 1 that limit processes")
+    trace = threads_that_read(tmp_path, 100, 4096)
+    with made_group(GROUPS / "pids") as group:
+        (group / "pids.max").write_text("20")
+        join = ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', group]
+        command = [*join, ENGINE, trace, f"--directory={tmp_path / 'image'}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "(ulimit -u, or pids.max of the control group)" in done.stderr
+    assert not (tmp_path / "image").exists()
 
 
 class TestInFlight:

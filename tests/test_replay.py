@@ -49,12 +49,20 @@ def test_json_and_output_hold_the_result_and_where_it_comes_from(trace, tmp_path
     assert document["bytes"] == {"read": 40960, "write": 4096}
     assert document["order"] == "resource"
     assert document["trace_sha256"] == hashlib.sha256(trace.read_bytes()).hexdigest()
-    assert document["environment"]["cpus"] == os.cpu_count()
+    assert document["environment"]["cpus"] == len(os.sched_getaffinity(0))
     assert document["command"][0] == "flextrace"
     assert not (tmp_path / "image").exists()
     assert main(arguments) == 2
     assert "--force" in capsys.readouterr().err
     assert main([*arguments, "--force"]) == 0
+
+
+def test_processors_are_those_that_it_may_run_on(trace):
+    command = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), sys.executable, "-m", "flextrace", "replay"]
+    done = subprocess.run(
+        [*command, trace, "--engine", "null", "--format", "json"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["environment"]["cpus"] == 1
 
 
 def test_text_names_the_counts_and_fits_a_screen(trace, tmp_path, capsys):

@@ -131,6 +131,29 @@ def test_what_had_no_room_when_it_was_recorded_needs_none(small_file_system, tmp
     check(trace, small_file_system, tmp_path, fits=True)
 
 
+LEFT = {
+    "made": [{"file": 1, "flags": FileFlag.CREATED}],
+    "grown": [{"file": 1, "size_bytes": MIB // 2}],
+    "filled": [{"file": 1, "size_bytes": 3 * MIB}],
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_what_an_earlier_replay_has_left_has_room_again(small_file_system, tmp_path, left):
+    """3 of 4 MiB, in an image that stays: a file that it made, one that it made larger, one whose hole it filled."""
+    holes = [{"file": 1, "bytes": 3 * MIB}] if left == "filled" else []
+    trace = made_trace([write(at * MIB, MIB, 10 * at) for at in range(3)], files=LEFT[left], holes=holes)
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    command = [ENGINE, path, f"--directory={small_file_system / 'image'}", "--keep-image"]
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert (small_file_system / "image" / "f00000001").stat().st_blocks * 512 == 3 * MIB
+    other = made_trace([write(0, 2 * MIB, 1, file=2)], files=[{"file": 2, "flags": FileFlag.CREATED}])
+    command[1] = characterize.write(other, tmp_path / "other.iotrace")
+    assert "too little space" in subprocess.run(command, capture_output=True, text=True, check=False).stderr
+
+
 class Disk:
     """What is taken, MiB by MiB, by files of which `steps` are done at random."""
 

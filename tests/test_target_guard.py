@@ -120,6 +120,18 @@ def test_opened_exclusively_by_somebody(engine, disk, tmp_path):
         os.close(descriptor)
 
 
+HIDDEN = {"/sys": "cannot see who uses", "/proc": "again by /proc/self/fd: No such file"}
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+@pytest.mark.parametrize("confirm", [str(SIZE), None])
+def test_where_it_cannot_be_seen_who_uses_it(engine, disk, tmp_path, hidden, confirm):
+    """As in a chroot; loop devices on it and its partitions are known to sysfs only."""
+    before = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {hidden} && exec "$0" "$@"']
+    words = [HIDDEN[hidden], f"replay where {hidden} is mounted"]
+    refused(engine, tmp_path, disk.path, words, confirm=confirm, before=before)
+
+
 SIGNATURES = {
     "ext4": signatures.made_by("mkfs.ext4", "-q"),
     "xfs": signatures.made_by("mkfs.xfs", "-q"),

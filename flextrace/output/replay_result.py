@@ -38,7 +38,7 @@ def provenance(trace: Path, memory: int | None) -> dict[str, Any]:
         "trace_sha256": digest,
         "environment": {
             "kernel": platform.release(),
-            "cpus": os.cpu_count(),
+            "cpus": len(os.sched_getaffinity(0)),
             "memory_limit_bytes": memory or current_limit(),
         },
     }

@@ -63,8 +63,9 @@ int feed_start(struct feed *feed)
 		return 0;
 	int error = pthread_create(&feed->thread, NULL, feed_on, feed);
 	if (error)
-		complain("cannot start the thread that reads the trace: %s; raise the limit of processes (ulimit -u)",
-			 strerror(error));
+		complain(
+			"cannot start the thread that reads the trace: %s; raise the limit of processes (ulimit -u, or pids.max of the control group)",
+			strerror(error));
 	feed->running = !error;
 	return -error;
 }

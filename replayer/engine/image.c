@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "bpf/cleanup.h"
@@ -59,8 +58,10 @@ static int open_directory(struct image *image)
 	if (mkdir(path, 0755) == 0) {
 		image->made_directory = true;
 	} else if (errno != EEXIST) {
-		complain("cannot make directory %s: %s", path, strerror(errno));
-		return -errno;
+		int error = errno;
+
+		complain("cannot make directory %s: %s%s", path, strerror(error), way_remedy(error, path));
+		return -error;
 	}
 	image->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (image->directory < 0) {
@@ -75,7 +76,11 @@ int image_open(struct image *image)
 	if (!image->path) {
 		/* So that a sync of the file system has something to go to; names are refused there (ENOTDIR). */
 		image->directory = target_reopen(image->target, O_CLOEXEC);
-		return image->directory < 0 ? image->directory : 0;
+		if (image->directory >= 0)
+			return 0;
+		complain("cannot open %s again by /proc/self/fd: %s; replay where /proc is mounted",
+			 image->target->path, strerror(-image->directory));
+		return image->directory;
 	}
 	/* One that was handed down has the lock of who did that. */
 	int error = image->directory < 0 ? open_directory(image) : 0;
@@ -173,59 +178,6 @@ bool image_is_placed(const struct image *image, const struct file_table *table)
 		return false;
 	/* Replays since then may have made files anew, or written on a file system that writes elsewhere each time. */
 	return !image_see_places(image, &seen) && !seen.backward;
-}
-
-int image_check_space(const struct image *image, const struct file_table *table)
-{
-	uint64_t needed = table->growth_bytes;
-	uint64_t missing_files = 0;
-	struct statvfs space;
-
-	if (!image->path)
-		return 0;
-	if (fstatvfs(image->directory, &space) < 0) {
-		complain("cannot see how much space %s has: %s", image->path, strerror(errno));
-		return -errno;
-	}
-	for (uint32_t id = 1; id < table->count; id++) {
-		char name[IMAGE_NAME_BYTES];
-		struct stat status;
-
-		if (!table->files[id].laid_out)
-			continue;
-		if (atomic_load(image->stop))
-			return -EINTR;
-		image_name(name, table->files[id].directory, id);
-		uint64_t there = 0;
-		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0)
-			there = (uint64_t)status.st_blocks * 512;
-		else
-			missing_files++;
-		uint64_t data_bytes = file_data_bytes(&table->files[id]);
-		if (data_bytes > there)
-			needed = add_saturating(needed, data_bytes - there);
-	}
-	/* For a while the pieces are there twice. */
-	if (!image_is_placed(image, table))
-		needed = add_saturating(needed, image->places->bytes);
-	/* Block maps and directories take room as well; 1 % is more than ext4, xfs and btrfs need. */
-	needed = add_saturating(needed, needed / 100);
-	uint64_t available = (uint64_t)space.f_bavail * space.f_frsize;
-	if (needed > available) {
-		complain(
-			"%s has too little space: the image, whose files have no holes but recorded ones, and what the trace writes need %llu bytes more, %llu are available, %llu are missing; give another directory or make room; 'flextrace replay' can insist with --force-space",
-			image->path, (unsigned long long)needed, (unsigned long long)available,
-			(unsigned long long)(needed - available));
-		return -ENOSPC;
-	}
-	missing_files += table->created_files;
-	if (space.f_files && missing_files > space.f_favail) {
-		complain(
-			"%s has too few inodes: the image and the files that the trace makes need %llu, %llu are free; give another directory; 'flextrace replay' can insist with --force-space",
-			image->path, (unsigned long long)missing_files, (unsigned long long)space.f_favail);
-		return -ENOSPC;
-	}
-	return 0;
 }
 
 static int check_seal(struct image *image, const struct file_table *table)

@@ -120,8 +120,8 @@ static int lay_out_file(struct image *image, const struct file_table *table, uin
 	/* What is not written then is a hole. */
 	bool too_small = file->hole_bytes && there < file->layout_bytes;
 	if ((too_large || too_small) && ftruncate(descriptor, (off_t)file->layout_bytes) < 0) {
-		complain("cannot give %s/%s its size of %llu bytes: %s", image->path, name,
-			 (unsigned long long)file->layout_bytes, strerror(errno));
+		complain("cannot give %s/%s its size of %llu bytes: %s%s", image->path, name,
+			 (unsigned long long)file->layout_bytes, strerror(errno), room_remedy(errno));
 		return -errno;
 	}
 	uint64_t written_from = there;

@@ -12,4 +12,7 @@ const char *errno_name(int error);
 /* What to do where there is no room for what was to be written, to stand behind what the error says; else "". */
 const char *room_remedy(int error);
 
+/* What to do where a directory on the way to `path` may not be entered; else "". Stays until the next call. */
+const char *way_remedy(int error, const char *path);
+
 #endif

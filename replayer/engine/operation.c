@@ -40,28 +40,39 @@ static void replay_io(struct worker *worker, const union record *record, uint32_
 /* What a file operation came to: a result as the kernel gives it, or a reason why it was not done. */
 struct done {
 	int64_t result;
+	uint64_t ended_ns;
 	enum skip_reason reason;
 	bool skipped;
 };
 
 static struct done skipped(enum skip_reason reason)
 {
-	return (struct done){.reason = reason, .skipped = true};
+	return (struct done){.ended_ns = now_ns(), .reason = reason, .skipped = true};
+}
+
+/* By 0, a descriptor or -errno, when the call has just returned: what the engine notes of it comes behind its end. */
+static struct done ended(int result)
+{
+	return (struct done){.result = result < 0 ? result : 0, .ended_ns = now_ns()};
 }
 
 static struct done finished(int result)
 {
-	return (struct done){.result = result < 0 ? -errno : 0};
+	return ended(result < 0 ? -errno : 0);
 }
 
-/* By a descriptor or -errno. */
-static struct done opened(int descriptor)
+static struct done opened(struct run *run, uint32_t index, uint8_t class, int descriptor)
 {
-	return (struct done){.result = descriptor < 0 ? descriptor : 0};
+	struct done done = ended(descriptor);
+
+	if (descriptor >= 0)
+		descriptors_opened(&run->descriptors, index, class, descriptor);
+	return done;
 }
 
-static struct done open_by_name(struct run *run, const struct fileop_record *op, uint32_t index)
+static struct done open_by_name(struct worker *worker, const struct fileop_record *op, uint32_t index)
 {
+	struct run *run = worker->run;
 	uint8_t class = class_chosen(run->table->class_choice, op->flags);
 	int flags = O_CLOEXEC | O_RDWR | O_NOFOLLOW | class_open_flags(class);
 	char name[IMAGE_NAME_BYTES];
@@ -74,56 +85,58 @@ static struct done open_by_name(struct run *run, const struct fileop_record *op,
 	flags |= op->flags & IO_CREATED || state != NAME_THERE ? O_CREAT : 0;
 	/* On a block device it does nothing, and so not on the file that stands for one. */
 	flags |= op->flags & IO_TRUNCATED && !run->table->files[index].block_device ? O_TRUNC : 0;
+	worker->called_ns = now_ns();
 	int descriptor = descriptors_open(&run->descriptors, run->image->directory, name, flags);
-	if (descriptor >= 0)
-		descriptors_opened(&run->descriptors, index, class, descriptor);
-	return opened(descriptor);
+	return opened(run, index, class, descriptor);
 }
 
-static struct done replay_open(struct run *run, const struct fileop_record *op, uint32_t index)
+static struct done replay_open(struct worker *worker, const struct fileop_record *op, uint32_t index)
 {
+	struct run *run = worker->run;
+
 	if (run->table->files[index].directory) {
 		/* Which directory does not matter to the time that it takes. */
 		int descriptor = openat(run->image->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-		if (descriptor >= 0)
-			descriptors_opened(&run->descriptors, index, 0, descriptor);
-		return finished(descriptor);
+		return opened(run, index, 0, descriptor < 0 ? -errno : descriptor);
 	}
 	uint8_t class = class_chosen(run->table->class_choice, op->flags);
 	if (run->table->files[index].on_device) {
 		int device = target_reopen(run->image->target, O_CLOEXEC | class_open_flags(class));
 
-		if (device >= 0)
-			descriptors_opened(&run->descriptors, index, class, device);
-		return opened(device);
+		return opened(run, index, class, device);
 	}
 	if (!run->table->files[index].renamed)
-		return open_by_name(run, op, index);
+		return open_by_name(worker, op, index);
 	descriptors_use_name(&run->descriptors, index);
-	struct done done = open_by_name(run, op, index);
+	struct done done = open_by_name(worker, op, index);
 	descriptors_used_name(&run->descriptors, index);
 	return done;
 }
 
-static struct done replay_close(struct run *run, uint32_t index)
+static struct done replay_close(struct worker *worker, uint32_t index)
 {
+	struct run *run = worker->run;
 	int closing[DESCRIPTOR_CLASSES];
 	int count = descriptors_closing(&run->descriptors, index, closing);
 	int result = 0;
 
 	if (count < 0)
 		return skipped(count == -ENOENT ? SKIP_NOT_OPEN : SKIP_SHARED_DESCRIPTOR);
+	worker->called_ns = now_ns();
 	for (int i = 0; i < count; i++)
 		result |= close(closing[i]);
 	return finished(result);
 }
 
-static struct done rename_within(struct run *run, struct move move, const char *from, const char *to, bool exchange)
+static struct done rename_within(struct worker *worker, struct move move, const char *from, const char *to,
+				 bool exchange)
 {
+	struct run *run = worker->run;
 	int directory = run->image->directory;
 
 	descriptors_keep(&run->descriptors, move.other);
+	worker->called_ns = now_ns();
 	struct done done = finished(renameat2(directory, from, directory, to, exchange ? RENAME_EXCHANGE : 0));
 	if (done.result == 0 && exchange)
 		descriptors_exchanged(&run->descriptors, move.file, move.name);
@@ -132,8 +145,9 @@ static struct done rename_within(struct run *run, struct move move, const char *
 	return done;
 }
 
-static struct done replay_rename(struct run *run, const struct fileop_record *op, uint32_t index)
+static struct done replay_rename(struct worker *worker, const struct fileop_record *op, uint32_t index)
 {
+	struct run *run = worker->run;
 	char from[IMAGE_NAME_BYTES], to[IMAGE_NAME_BYTES];
 	uint32_t target = files_index(run->table, op->argument);
 
@@ -143,14 +157,15 @@ static struct done replay_rename(struct run *run, const struct fileop_record *op
 	struct done done = skipped(SKIP_NO_SUCH_FILE);
 	if (descriptors_name(&run->descriptors, index, from) == NAME_THERE) {
 		image_name(to, run->table->files[index].directory, move.name);
-		done = rename_within(run, move, from, to, op->length & RENAME_EXCHANGE);
+		done = rename_within(worker, move, from, to, op->length & RENAME_EXCHANGE);
 	}
 	descriptors_end_move(&run->descriptors, move);
 	return done;
 }
 
-static struct done replay_link(struct run *run, const struct fileop_record *op, uint32_t index)
+static struct done replay_link(struct worker *worker, const struct fileop_record *op, uint32_t index)
 {
+	struct run *run = worker->run;
 	char from[IMAGE_NAME_BYTES], to[IMAGE_NAME_BYTES];
 	uint32_t target = files_index(run->table, op->argument);
 
@@ -160,6 +175,7 @@ static struct done replay_link(struct run *run, const struct fileop_record *op, 
 	descriptors_use_name(&run->descriptors, index);
 	if (descriptors_name(&run->descriptors, index, from) == NAME_THERE) {
 		image_name(to, run->table->files[index].directory, target);
+		worker->called_ns = now_ns();
 		done = finished(linkat(run->image->directory, from, run->image->directory, to, 0));
 		if (done.result == 0)
 			descriptors_linked(&run->descriptors, index, target);
@@ -169,48 +185,55 @@ static struct done replay_link(struct run *run, const struct fileop_record *op, 
 }
 
 /* Where a symbolic link points to does not matter to the time that it takes, and the image has nothing to be found. */
-static struct done replay_symlink(struct run *run, const struct fileop_record *op)
+static struct done replay_symlink(struct worker *worker, const struct fileop_record *op)
 {
+	struct run *run = worker->run;
 	char name[IMAGE_NAME_BYTES];
 	uint32_t target = files_index(run->table, op->argument);
 
 	if (!target)
 		return skipped(SKIP_UNKNOWN_FILE);
 	image_name(name, false, target);
+	worker->called_ns = now_ns();
 	struct done done = finished(symlinkat(IMAGE_MARKER, run->image->directory, name));
 	if (done.result == 0)
 		descriptors_created(&run->descriptors, target);
 	return done;
 }
 
-static struct done remove_name(struct run *run, uint32_t index)
+static struct done remove_name(struct worker *worker, uint32_t index)
 {
+	struct run *run = worker->run;
 	char name[IMAGE_NAME_BYTES];
 
 	descriptors_keep(&run->descriptors, index);
 	if (descriptors_name(&run->descriptors, index, name) != NAME_THERE)
 		return skipped(SKIP_NO_SUCH_FILE);
 	int flags = run->table->files[index].directory ? AT_REMOVEDIR : 0;
+	worker->called_ns = now_ns();
 	struct done done = finished(unlinkat(run->image->directory, name, flags));
 	if (done.result == 0)
 		descriptors_unlinked(&run->descriptors, index);
 	return done;
 }
 
-static struct done replay_unlink(struct run *run, uint32_t index)
+static struct done replay_unlink(struct worker *worker, uint32_t index)
 {
-	struct move move = descriptors_begin_move(&run->descriptors, index, 0);
-	struct done done = remove_name(run, index);
+	struct descriptors *descriptors = &worker->run->descriptors;
+	struct move move = descriptors_begin_move(descriptors, index, 0);
+	struct done done = remove_name(worker, index);
 
-	descriptors_end_move(&run->descriptors, move);
+	descriptors_end_move(descriptors, move);
 	return done;
 }
 
-static struct done replay_mkdir(struct run *run, uint32_t index)
+static struct done replay_mkdir(struct worker *worker, uint32_t index)
 {
+	struct run *run = worker->run;
 	char name[IMAGE_NAME_BYTES];
 
 	image_name(name, true, index);
+	worker->called_ns = now_ns();
 	struct done done = finished(mkdirat(run->image->directory, name, 0755));
 	if (done.result == 0)
 		descriptors_created(&run->descriptors, index);
@@ -255,7 +278,7 @@ static struct done replay_on_descriptor(const struct fileop_record *op, int desc
 	case FILEOP_FALLOCATE:
 		return finished(fallocate(descriptor, high, offset, length));
 	case FILEOP_FADVISE:
-		return (struct done){.result = -posix_fadvise(descriptor, offset, length, high)};
+		return ended(-posix_fadvise(descriptor, offset, length, high));
 	default:
 		return skipped(SKIP_UNKNOWN_OPERATION);
 	}
@@ -278,28 +301,28 @@ static bool changes_size(uint8_t op)
 	return op == FILEOP_TRUNCATE || op == FILEOP_FALLOCATE;
 }
 
-static struct done replay_on_name(struct run *run, const struct fileop_record *op, uint32_t index)
+static struct done replay_on_name(struct worker *worker, const struct fileop_record *op, uint32_t index)
 {
 	if (op->result < 0)
 		return skipped(SKIP_RECORDED_FAILURE);
-	if (run->table->files[index].on_device && op->op != FILEOP_OPEN && op->op != FILEOP_CLOSE)
+	if (worker->run->table->files[index].on_device && op->op != FILEOP_OPEN && op->op != FILEOP_CLOSE)
 		return skipped(SKIP_DEVICE_NAME);
 	switch (op->op) {
 	case FILEOP_OPEN:
-		return replay_open(run, op, index);
+		return replay_open(worker, op, index);
 	case FILEOP_CLOSE:
-		return replay_close(run, index);
+		return replay_close(worker, index);
 	case FILEOP_RENAME:
-		return replay_rename(run, op, index);
+		return replay_rename(worker, op, index);
 	case FILEOP_UNLINK:
 	case FILEOP_RMDIR:
-		return replay_unlink(run, index);
+		return replay_unlink(worker, index);
 	case FILEOP_LINK:
-		return replay_link(run, op, index);
+		return replay_link(worker, op, index);
 	case FILEOP_SYMLINK:
-		return replay_symlink(run, op);
+		return replay_symlink(worker, op);
 	default:
-		return replay_mkdir(run, index);
+		return replay_mkdir(worker, index);
 	}
 }
 
@@ -317,7 +340,7 @@ static struct done replay_in_time(struct worker *worker, const struct fileop_rec
 	worker->sync_start_ns = sync ? start_ns : 0;
 	struct done done =
 		op->op == FILEOP_SYNCFS ? replay_syncfs(run->image, op) : replay_on_descriptor(op, descriptor);
-	uint64_t end_ns = now_ns();
+	uint64_t end_ns = done.ended_ns;
 
 	worker_returned(worker);
 	worker->sync_start_ns = 0;
@@ -327,7 +350,6 @@ static struct done replay_in_time(struct worker *worker, const struct fileop_rec
 		if (worker->due.at_ns)
 			histogram_add(&worker->histograms[HISTOGRAM_SYNC_DUE], end_ns - worker->due.at_ns);
 	}
-	worker->finished_ns = end_ns;
 	return done;
 }
 
@@ -351,7 +373,7 @@ static struct done replay_on_file(struct worker *worker, const struct fileop_rec
 
 	worker_returned(worker);
 	if (descriptor < 0)
-		return descriptor == -ESTALE ? skipped(SKIP_NO_SUCH_FILE) : opened(descriptor);
+		return descriptor == -ESTALE ? skipped(SKIP_NO_SUCH_FILE) : ended(descriptor);
 	worker_waits(worker);
 	struct done done = replay_in_time(worker, op, descriptor);
 
@@ -369,14 +391,14 @@ static void replay_fileop(struct worker *worker, const union record *record)
 
 	worker_calls(worker, record, NULL);
 	if (!index && op->op != FILEOP_SYNCFS && op->op != FILEOP_SYMLINK) {
-		done = skipped(is_on_name(op->op) && op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE);
+		done = skipped(op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE);
 	} else if (is_on_name(op->op)) {
-		done = replay_on_name(worker->run, op, index);
+		done = replay_on_name(worker, op, index);
 		worker_returned(worker);
-		worker->finished_ns = now_ns();
 	} else {
 		done = replay_on_file(worker, op, index);
 	}
+	worker->finished_ns = done.ended_ns;
 	worker_called(worker);
 	if (done.skipped)
 		tally_skip(&worker->tally, KIND_FILEOP, done.reason, 1);

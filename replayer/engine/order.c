@@ -136,7 +136,7 @@ void order_wait(struct order *order, struct order_waiter *waiter, uint64_t place
 	pacer_asleep(order->pacer);
 	/* A stopped waiter stays in its bed: its thread ends, its memory outlives all threads. */
 	while (!atomic_load(&waiter->awake) && !atomic_load_explicit(order->pacer->stop, memory_order_relaxed)) {
-		futex_sleep(&waiter->awake, 0, SLICE_NS);
+		futex_sleep(&waiter->awake, 0, order->pacer->slice_ns);
 	}
 	pacer_awake(order->pacer);
 }

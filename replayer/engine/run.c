@@ -193,7 +193,7 @@ static int start_threads(struct run *run, uint32_t *started)
 		error = pthread_create(&worker->thread, &attributes, work, worker);
 		if (error) {
 			complain(
-				"cannot start thread %u of %u: %s; raise the limits of processes (ulimit -u) and of mappings (sysctl vm.max_map_count)",
+				"cannot start thread %u of %u: %s; raise the limits of processes (ulimit -u, or pids.max of the control group) and of mappings (sysctl vm.max_map_count)",
 				*started + 1, run->schedule->thread_count, strerror(error));
 			break;
 		}

@@ -28,8 +28,10 @@ static int open_exclusively(struct target *target, bool write)
 
 	/* Looked at first: opening a tape or a watchdog does something. */
 	if (stat(target->path, &named) < 0) {
-		complain("cannot use device %s: %s", target->path, strerror(errno));
-		return -errno;
+		int error = errno;
+
+		complain("cannot use device %s: %s%s", target->path, strerror(error), way_remedy(error, target->path));
+		return -error;
 	}
 	if (!S_ISBLK(named.st_mode)) {
 		complain("%s is not a block device: give one, or --directory to replay in files", target->path);
@@ -119,8 +121,14 @@ static int refuse_unconfirmed(const struct target *target, const char *confirmat
 
 static int check_users(const struct target *target)
 {
-	char user[DEVICE_USER_BYTES];
+	char user[DEVICE_USER_BYTES], directory[64];
 
+	snprintf(directory, sizeof(directory), "/sys/dev/block/%u:%u", major(target->device), minor(target->device));
+	if (access(directory, F_OK) < 0) {
+		complain("cannot see who uses %s: there is no %s; replay where /sys is mounted", target->path,
+			 directory);
+		return -ENOENT;
+	}
 	if (!device_user(target->device, user))
 		return 0;
 	complain("%s is in use (%s): give a device that nobody uses", target->path, user);

@@ -14,6 +14,8 @@ enum {
 	LOST_LOOKS = 8, /* what takes as long as so many, and longer than this, is more than a look: */
 	LOST_NS = 2 * 1000,
 	SLEEP_NS_MIN = 10 * 1000, /* shorter ones are mostly the way to sleep and back */
+	SLICE_NS_PER_THREAD = 500 * 1000, /* 2000 looks a second, of all threads */
+	SLICE_NS_MAX = 1000 * 1000 * 1000,
 };
 
 /* How late wake-ups are here, at worst. */
@@ -31,6 +33,15 @@ static uint64_t measure_wake_up(void)
 			late_max_ns = now - due_ns;
 	}
 	return late_max_ns;
+}
+
+static uint64_t slice_of(uint32_t threads)
+{
+	uint64_t slice_ns = (uint64_t)threads * SLICE_NS_PER_THREAD;
+
+	if (slice_ns < SLICE_NS)
+		return SLICE_NS;
+	return slice_ns < SLICE_NS_MAX ? slice_ns : SLICE_NS_MAX;
 }
 
 /* What passes between two looks at the clock where a thread did not have its processor, at least. */
@@ -52,7 +63,10 @@ void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, const
 {
 	cpu_set_t processors;
 
-	*pacer = (struct pacer){.stop = stop, .awake = (int)threads, .exact = timing == TIMING_RECORDED};
+	*pacer = (struct pacer){.stop = stop,
+				.awake = (int)threads,
+				.exact = timing == TIMING_RECORDED,
+				.slice_ns = slice_of(threads)};
 	/* The default slack of 50 us would be the largest part of the lateness; threads inherit this. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	/* Who spins takes a processor; the storage stack needs one. On a machine with a single one nobody spins. */
@@ -112,8 +126,8 @@ static uint64_t sleep_near(struct pacer *pacer, uint64_t due_ns, uint64_t margin
 	while (now + margin_ns < due_ns && !atomic_load_explicit(pacer->stop, memory_order_relaxed)) {
 		uint64_t wake_ns = due_ns - margin_ns;
 
-		if (wake_ns - now > SLICE_NS)
-			wake_ns = now + SLICE_NS;
+		if (wake_ns - now > pacer->slice_ns)
+			wake_ns = now + pacer->slice_ns;
 		pacer_asleep(pacer);
 		sleep_until(wake_ns);
 		pacer_awake(pacer);

@@ -81,8 +81,10 @@ int trace_open(struct trace *trace, const char *path, atomic_bool *stop)
 
 	*trace = (struct trace){.path = path, .stop = stop};
 	if (descriptor < 0 || fstat(descriptor, &status) < 0) {
-		complain("cannot read trace %s: %s", path, strerror(errno));
-		return -errno;
+		int error = errno;
+
+		complain("cannot read trace %s: %s%s", path, strerror(error), way_remedy(error, path));
+		return -error;
 	}
 	if (!S_ISREG(status.st_mode)) {
 		complain("cannot read trace %s: it is not a regular file, which is needed to map it", path);

@@ -80,10 +80,11 @@ def _waits_for(
     own = np.split(order, np.searchsorted(thread[order], np.arange(1, len(process))))
     first_start = np.array([start[numbers[0]] for numbers in own])
     last = np.array([numbers[np.argmax(end[numbers])] for numbers in own])
-    for each in np.unique(process[process >= 0]):
-        related = np.flatnonzero((process == each) | (parent == each))
+    members, children = _threads_by(process), _threads_by(parent)
+    for each, threads in members.items():
+        related = np.sort(np.concatenate([threads, children.get(each, threads[:0])]))
         related = related[np.argsort(first_start[related], kind="stable")]
-        for waiting in np.flatnonzero(process == each):
+        for waiting in threads:
             numbers = own[waiting]
             pause, resumed = np.maximum.accumulate(end[numbers])[:-1], start[numbers[1:]]
             low, high = (np.searchsorted(first_start[related], times) for times in (pause, resumed))
@@ -93,3 +94,10 @@ def _waits_for(
                 if len(ended):
                     waits_for[numbers[at + 1]] = ended[np.argmax(end[ended])]
     return waits_for
+
+
+def _threads_by(process: np.ndarray) -> dict[int, np.ndarray]:
+    """Which threads each known process has, or has started: `process` is of every thread, -1 where it is not known."""
+    order = np.argsort(process, kind="stable")
+    numbers, firsts = np.unique(process[order], return_index=True)
+    return {int(number): own for number, own in zip(numbers, np.split(order, firsts[1:]), strict=True) if number >= 0}
