@@ -307,6 +307,8 @@ def test_tables_without_what_is_needed(tmp_path):
         read_table(written(tmp_path / "b.csv", HEADER, "1,1,1"), {"throughput_mb_per_s": "bw"})
     with pytest.raises(FlextraceError, match="both"):
         read_table(written(tmp_path / "c.csv", f"{HEADER},sizeMean", "1,1,1,1"))
+    with pytest.raises(FlextraceError, match="several columns 'lat': give each another name"):
+        read_table(written(tmp_path / "c.csv", f"{HEADER},lat,lat", "1,1,1,1,2"))
     with pytest.raises(FlextraceError, match="empty"):
         read_table(written(tmp_path / "d.csv", ""))
     with pytest.raises(FlextraceError, match="2 different workloads"):
