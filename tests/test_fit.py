@@ -66,6 +66,9 @@ def fitted(table, tmp_path_factory):
         ("throughput_mb_per_s", THROUGHPUT, 1e6),
         ("Throughput (MB/s)", THROUGHPUT, 1e6),
         ("IOPS", REQUESTS, 1),
+        ("ops/s", REQUESTS, 1),
+        ("requests_per_second", REQUESTS, 1),
+        ("IO/sec", REQUESTS, 1),
         ("readLatency", "readLatency", 1),
     ],
 )
