@@ -17,25 +17,29 @@ GROUP = 200 * MIB
 
 
 @pytest.mark.parametrize(
-    ("limits", "group", "expected"),
+    ("limits", "version", "cache_bytes", "expected"),
     [
-        ((0, 20), None, 40 * MIB),  # of the cache that is given
-        ((0, 20), 1, 200 * MIB),  # a group of version 1 has the machine's limit
-        ((0, 20), 2, 40 * MIB),
-        ((50 * MIB, 0), None, 50 * MIB),
-        ((50 * MIB, 0), 1, 50 * MIB),
-        ((50 * MIB, 0), 2, 10 * MIB),  # a twentieth of what is available, and so of the group
-        ((5000 * MIB, 0), 2, GROUP),
+        ((0, 20), 1, AVAILABLE, 200 * MIB),
+        ((0, 20), 1, GROUP, 200 * MIB),  # a group of version 1 has the machine's limit
+        ((0, 20), 2, AVAILABLE, 200 * MIB),
+        ((0, 20), 2, GROUP, 40 * MIB),
+        ((0, 20), 2, 2 * AVAILABLE, 200 * MIB),
+        ((50 * MIB, 0), 1, GROUP, 50 * MIB),
+        ((50 * MIB, 0), 2, AVAILABLE, 50 * MIB),
+        ((50 * MIB, 0), 2, GROUP, 10 * MIB),  # a twentieth of what is available, and so of the group
+        ((5000 * MIB, 0), 2, GROUP, GROUP),
     ],
 )
-def test_the_dirty_limit_is_that_of_the_group_or_of_the_machine(tmp_path, monkeypatch, limits, group, expected):
-    """Limits: /proc/sys/vm/dirty_bytes and dirty_ratio. Group: the version of the control groups that confine it."""
+def test_the_dirty_limit_is_that_of_the_group_or_of_the_machine(
+    tmp_path, monkeypatch, limits, version, cache_bytes, expected
+):
+    """Limits: /proc/sys/vm/dirty_bytes and dirty_ratio. Version: of control groups, which may be a container's."""
     dirty_bytes, ratio = limits
     files = {
         "proc/meminfo": f"MemTotal: 9999999 kB\nMemAvailable: {AVAILABLE // 1024} kB\n",
         "proc/sys/vm/dirty_bytes": f"{dirty_bytes}\n",
         "proc/sys/vm/dirty_ratio": f"{ratio}\n",
-        **({"sys/fs/cgroup/cgroup.controllers": "memory\n"} if group == 2 else {}),
+        **({"sys/fs/cgroup/cgroup.controllers": "memory\n"} if version == 2 else {}),
     }
     for name, text in files.items():
         path = tmp_path / name
@@ -43,7 +47,24 @@ def test_the_dirty_limit_is_that_of_the_group_or_of_the_machine(tmp_path, monkey
         path.write_text(text)
     monkeypatch.setattr(environment, "PROC", tmp_path / "proc")
     monkeypatch.setattr(environment, "SYS", tmp_path / "sys")
-    assert environment.dirty_limit_bytes(GROUP, confined=group is not None) == expected
+    assert environment.dirty_limit_bytes(cache_bytes) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "expected"),
+    [
+        (None, None, AVAILABLE),
+        (None, GROUP, GROUP),
+        (None, 2 * AVAILABLE, AVAILABLE),
+        (GROUP, None, GROUP),
+        (GROUP, GROUP // 2, GROUP // 2),  # of a container that has less than a group in it is to have
+        (GROUP, 2 * GROUP, GROUP),
+    ],
+)
+def test_the_cache_is_no_larger_than_any_of_the_groups_lets_it_be(monkeypatch, asked, own, expected):
+    monkeypatch.setattr(environment, "memory_bytes", lambda: {"MemAvailable": AVAILABLE})
+    monkeypatch.setattr("replayer.running.confine.current_limit", lambda: own)
+    assert environment.cache_limit_bytes(asked) == expected
 
 
 @pytest.mark.parametrize(
