@@ -67,6 +67,22 @@ def test_the_cache_is_no_larger_than_any_of_the_groups_lets_it_be(monkeypatch, a
     assert environment.cache_limit_bytes(asked) == expected
 
 
+def test_of_two_mounts_at_one_place_the_last_one_is_told(tmp_path, monkeypatch):
+    """btrfs gives files other device numbers than that of its mount, so that these do not tell which it is."""
+    place = tmp_path / "data"
+    place.mkdir()
+    lines = [
+        "1 0 0:999 / / rw - ext4 /dev/root rw",
+        f"2 1 0:998 / {place} rw - autofs systemd-1 rw",
+        f"3 2 0:997 / {place} rw,noatime - btrfs /dev/disk rw",
+        "4 1 0:996 / /elsewhere rw - tmpfs none rw",
+    ]
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mountinfo").write_text("".join(f"{line}\n" for line in lines))
+    monkeypatch.setattr(environment, "PROC", tmp_path)
+    assert environment.mount_of(place / ".") == ("btrfs", "/dev/disk", "rw,noatime")
+
+
 @pytest.mark.parametrize(
     ("facts", "rules"),
     [

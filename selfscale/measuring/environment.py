@@ -84,8 +84,9 @@ def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:
         point = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), fields[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         # btrfs gives files other device numbers than its mount: then the longest mount point decides.
-        rank = len(point) + (1 << 20 if fields[2] == number else 0) if inside else -1
-        if rank > best[0]:
+        rank = len(point) + (1 << 20 if fields[2] == number else 0) if inside else -2
+        # Of several at one place, such as what systemd has mounted there when it was used, the last one is seen.
+        if rank >= best[0]:
             kind, source, _ = tail.split(" ")[:3]
             best = (rank, (kind, source, fields[5]))
     return best[1]
