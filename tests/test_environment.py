@@ -125,5 +125,22 @@ def test_what_tells_a_disk_from_others(tmp_path, monkeypatch, files, identity, p
     assert environment.identity_of(str(device)) == identity
 
 
+@pytest.mark.parametrize("partition", ["", "disk1"])
+@pytest.mark.parametrize("numbered", [True, False])
+def test_requests_of_a_device_are_told_by_its_number_or_its_name(tmp_path, monkeypatch, partition, numbered):
+    """Cloud images mount "/dev/root", which is none in /sys, and btrfs has numbers of no device."""
+    number = os.stat(tmp_path).st_dev
+    queue = tmp_path / "devices/disk/queue/max_sectors_kb"
+    queue.parent.mkdir(parents=True)
+    queue.write_text("256\n")
+    (tmp_path / "devices/disk" / partition).mkdir(exist_ok=True)
+    place = f"dev/block/{os.major(number)}:{os.minor(number)}" if numbered else "class/block/disk"
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).symlink_to(tmp_path / "devices/disk" / partition)
+    monkeypatch.setattr(environment, "SYS", tmp_path)
+    monkeypatch.setattr(environment, "mount_of", lambda _: ("ext4", "/dev/root" if numbered else "/dev/disk", ""))
+    assert environment.request_bytes(tmp_path) == 256 << 10
+
+
 def test_what_is_no_block_device_has_no_identity():
     assert [environment.identity_of(name) for name in ("/dev/null", "/", "server:/export", "none")] == [None] * 4

@@ -112,11 +112,14 @@ def read_ahead_bytes(directory: str | os.PathLike[str]) -> int | None:
 
 def request_bytes(directory: str | os.PathLike[str]) -> int | None:
     """Largest request to the device that a directory is on; None where the kernel does not say."""
-    device = SYS / "class/block" / Path(os.path.realpath(mount_of(directory)[1])).name
-    # A partition has the queue of its disk.
-    for place in (device.resolve(), device.resolve().parent):
-        with contextlib.suppress(OSError, ValueError):
-            return 1024 * int((place / "queue/max_sectors_kb").read_text())
+    number = os.stat(directory).st_dev
+    # btrfs gives its files a number that no device has; of a root file system the name may be none ("/dev/root").
+    named = SYS / "class/block" / Path(os.path.realpath(mount_of(directory)[1])).name
+    for device in (SYS / f"dev/block/{os.major(number)}:{os.minor(number)}", named):
+        # A partition has the queue of its disk.
+        for place in (device.resolve(), device.resolve().parent):
+            with contextlib.suppress(OSError, ValueError):
+                return 1024 * int((place / "queue/max_sectors_kb").read_text())
     return None
 
 
