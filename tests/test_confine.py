@@ -99,9 +99,10 @@ def test_an_interruption_while_a_group_is_made_leaves_none(owner, name, monkeypa
         raise KeyboardInterrupt
 
     group = MemoryGroup(LIMIT_BYTES)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(owner, name, interrupted)
-        group.__enter__()
+        with pytest.raises(KeyboardInterrupt):
+            group.__enter__()
     assert (group._own / "cgroup.procs").exists()
     places = (group._own, *group._own.parents)
     assert [path for place in places for path in place.glob(f"flextrace-{os.getpid()}-*")] == []

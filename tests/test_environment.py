@@ -16,8 +16,23 @@ AVAILABLE = 1000 * MIB
 GROUP = 200 * MIB
 
 
+@pytest.fixture
+def made_system(tmp_path, monkeypatch):
+    """What /proc and /sys have, by path and text."""
+
+    def make(files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        monkeypatch.setattr(environment, "PROC", tmp_path / "proc")
+        monkeypatch.setattr(environment, "SYS", tmp_path / "sys")
+
+    return make
+
+
 @pytest.mark.parametrize(
-    ("limits", "version", "cache_bytes", "expected"),
+    ("limits", "version", "size_bytes", "expected"),
     [
         ((0, 20), 1, AVAILABLE, 200 * MIB),
         ((0, 20), 1, GROUP, 200 * MIB),  # a group of version 1 has the machine's limit
@@ -30,24 +45,18 @@ GROUP = 200 * MIB
         ((5000 * MIB, 0), 2, GROUP, GROUP),
     ],
 )
-def test_the_dirty_limit_is_that_of_the_group_or_of_the_machine(
-    tmp_path, monkeypatch, limits, version, cache_bytes, expected
-):
+def test_the_dirty_limit_is_that_of_the_group_or_of_the_machine(made_system, limits, version, size_bytes, expected):
     """Limits: /proc/sys/vm/dirty_bytes and dirty_ratio. Version: of control groups, which may be a container's."""
     dirty_bytes, ratio = limits
-    files = {
-        "proc/meminfo": f"MemTotal: 9999999 kB\nMemAvailable: {AVAILABLE // 1024} kB\n",
-        "proc/sys/vm/dirty_bytes": f"{dirty_bytes}\n",
-        "proc/sys/vm/dirty_ratio": f"{ratio}\n",
-        **({"sys/fs/cgroup/cgroup.controllers": "memory\n"} if version == 2 else {}),
-    }
-    for name, text in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    monkeypatch.setattr(environment, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(environment, "SYS", tmp_path / "sys")
-    assert environment.dirty_limit_bytes(cache_bytes) == expected
+    made_system(
+        {
+            "proc/meminfo": f"MemTotal: 9999999 kB\nMemAvailable: {AVAILABLE // 1024} kB\n",
+            "proc/sys/vm/dirty_bytes": f"{dirty_bytes}\n",
+            "proc/sys/vm/dirty_ratio": f"{ratio}\n",
+            **({"sys/fs/cgroup/cgroup.controllers": "memory\n"} if version == 2 else {}),
+        }
+    )
+    assert environment.dirty_limit_bytes(size_bytes) == expected
 
 
 @pytest.mark.parametrize(
