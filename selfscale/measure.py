@@ -246,9 +246,7 @@ def measure(
     begin = time.monotonic()
     requests, loop = trace_length(workload, max_seconds, access.sync_frac)
     limit_bytes = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
-    dirty_limit = min(
-        dirty_limit_bytes(limit_bytes, confined=memory_group is not None), access.dirty_bytes_max(workload)
-    )
+    dirty_limit = min(dirty_limit_bytes(limit_bytes), access.dirty_bytes_max(workload))
     settle = settle_bytes(workload, limit_bytes, dirty_limit) if access.cached else 0.0
     stop_rule = RULES[rule](target, min_seconds, settle)
     intervals: list[dict[str, Any]] = []

@@ -174,14 +174,15 @@ class Predictor:
             region=int(row["region"]),
             inside_range=not row["outside"],
             points_used=[self._index_of[index] for index in row["points_used"] if index in self._index_of],
-            extended_note=self._note(),
+            extended_note=self._note(inside=not row["outside"]),
             outside=row["outside"],
             notes=row["notes"] + (self._placement.notes(workload) if self._placement is not None else []),
         )
 
-    def _note(self) -> str:
-        classic = self.profile.access.classic
-        conditions = "conditions are those of the table" if self.profile.table else classic
+    def _note(self, *, inside: bool) -> str:
+        conditions = "conditions are those of the table" if self.profile.table else self.profile.access.classic
+        if not inside:
+            conditions = f"outside of what was measured it may not hold; {conditions}"
         if not self.score.usable:
             return f"interval covers what the model itself knows only; {conditions}"
         return (

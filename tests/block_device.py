@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.host_settings import change, put_back
+
 SECTOR_BYTES = 512
 FIEMAP = 0xC020660B  # FS_IOC_FIEMAP
 FIEMAP_HEAD = struct.Struct("=QQLLLL")
@@ -122,12 +124,11 @@ def quiet_xfs() -> Iterator[None]:
         return
     with XFS_INTERVAL.open() as interval:
         fcntl.flock(interval, fcntl.LOCK_EX)  # who mounts one meanwhile would take this for what was there before
-        before = XFS_INTERVAL.read_text()
-        XFS_INTERVAL.write_text("720000")
+        note = change({XFS_INTERVAL: "720000"}, {XFS_INTERVAL: XFS_INTERVAL.read_text()})
         try:
             yield
         finally:
-            XFS_INTERVAL.write_text(before)
+            put_back(note)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes away what tests left that were killed: processes, mounts, devices, control groups.
+"""Takes away what tests left that were killed: processes, mounts, devices, control groups, settings of this host.
 
 Only what is theirs for certain, and of a run that has ended: what lies in the directory of a run, which holds a lock on
 a file in there as long as it lives; and what has the number of its process in its name, or in its environment.
@@ -18,6 +18,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.host_settings import put_back_of_the_dead
 
 LOCK = ".flextrace-tests"
 RUN = "FLEXTRACE_TESTS"
@@ -38,7 +40,7 @@ def claimed(directory: Path) -> Iterator[None]:
 
 def take_away() -> list[str]:
     """What was there, and is not any more unless somebody uses it; needs root."""
-    processes = _end_processes()
+    processes, settings = _end_processes(), put_back_of_the_dead()
     files = _backing_files()
     mounts = [(source, place) for source, place in _mounts() if _is_abandoned(place)]
     devices = {device for device, file in files.items() if _is_abandoned(file)}
@@ -62,7 +64,7 @@ def take_away() -> list[str]:
     for group in groups:
         with contextlib.suppress(OSError):  # a process of it lives
             group.rmdir()
-    paths = [*(place for _, place in mounts), *images, *places, *groups]
+    paths = [*settings, *(place for _, place in mounts), *images, *places, *groups]
     return sorted({*processes, *devices, *map(str, paths)})
 
 

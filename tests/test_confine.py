@@ -90,6 +90,24 @@ def test_a_process_of_another_pid_namespace_is_none_to_end(tmp_path, monkeypatch
     assert set(ended) == {17}
 
 
+@pytest.mark.parametrize(("owner", "name"), [(os, "mkdir"), (MemoryGroup, "_limit")])
+def test_an_interruption_while_a_group_is_made_leaves_none(owner, name, monkeypatch):
+    call = getattr(owner, name)
+
+    def interrupted(*arguments):
+        call(*arguments)
+        raise KeyboardInterrupt
+
+    group = MemoryGroup(LIMIT_BYTES)
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            group.__enter__()
+    assert (group._own / "cgroup.procs").exists()
+    places = (group._own, *group._own.parents)
+    assert [path for place in places for path in place.glob(f"flextrace-{os.getpid()}-*")] == []
+
+
 def test_groups_do_not_collide():
     with MemoryGroup(LIMIT_BYTES) as first, MemoryGroup(2 * LIMIT_BYTES) as second:
         assert first.path != second.path

@@ -66,6 +66,9 @@ def fitted(table, tmp_path_factory):
         ("throughput_mb_per_s", THROUGHPUT, 1e6),
         ("Throughput (MB/s)", THROUGHPUT, 1e6),
         ("IOPS", REQUESTS, 1),
+        ("ops/s", REQUESTS, 1),
+        ("requests_per_second", REQUESTS, 1),
+        ("IO/sec", REQUESTS, 1),
         ("readLatency", "readLatency", 1),
     ],
 )
@@ -307,6 +310,8 @@ def test_tables_without_what_is_needed(tmp_path):
         read_table(written(tmp_path / "b.csv", HEADER, "1,1,1"), {"throughput_mb_per_s": "bw"})
     with pytest.raises(FlextraceError, match="both"):
         read_table(written(tmp_path / "c.csv", f"{HEADER},sizeMean", "1,1,1,1"))
+    with pytest.raises(FlextraceError, match="several columns 'lat': give each another name"):
+        read_table(written(tmp_path / "c.csv", f"{HEADER},lat,lat", "1,1,1,1,2"))
     with pytest.raises(FlextraceError, match="empty"):
         read_table(written(tmp_path / "d.csv", ""))
     with pytest.raises(FlextraceError, match="2 different workloads"):

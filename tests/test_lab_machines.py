@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -19,6 +20,9 @@ from selfscale.measuring.environment import environment, mount_of
 from tests.bench import lab_machines
 from tests.bench.lab_machines import MIB, READ_AHEAD_KB, VM, LabMachine, Throttle, lab_machine
 from tests.bench.load import UnavailableError
+from tests.block_device import loop_device
+from tests.left_behind import take_away
+from tests.running_replay import own_process
 
 SMALL = 16 * MIB
 MACHINES = [
@@ -44,6 +48,7 @@ def traces_left() -> list[str]:
     left += [str(path) for path in Path("/dev/shm").glob("flextrace-lab-*")]
     left += [str(path) for path in Path("/sys/block").glob("zram*") if (path / "disksize").read_text() != "0\n"]
     left += [f"{path}: {path.read_text()}" for path in VM.glob("dirty_*")]
+    left += [f"{path}: {path.read_text()}" for path in Path("/sys/fs/cgroup").glob("blkio/blkio.throttle.*_device")]
     return left
 
 
@@ -170,6 +175,42 @@ with scratch.ended_as_interrupted(), lab_machines.lab_machine(machine, Path({str
     _, said = running.communicate(timeout=60)
     assert running.returncode
     assert "KeyboardInterrupt" in said
+
+
+CHANGES = f"""
+import contextlib, signal, sys
+from pathlib import Path
+from tests.bench import lab_machines
+with contextlib.ExitStack() as stack:
+    lab_machines._dirty_limits(stack, {SMALL})
+    lab_machines._throttle(stack, Path(sys.argv[1]), lab_machines.Throttle(5000, 40_000_000))
+    print("changed", flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("next_run", ["tests", "machine"])
+def test_settings_that_a_killed_program_changed_are_put_back(next_run, tmp_path, nothing_left):
+    before = traces_left()
+    with (
+        loop_device(tmp_path / "disk", MIB) as device,
+        own_process([sys.executable, "-c", CHANGES, device.path]) as running,
+    ):
+        if running.stdout.readline() != "changed\n":
+            pytest.skip(running.communicate()[1].splitlines()[-1])
+        assert traces_left() != before
+        running.kill()
+        running.wait()
+        if next_run == "tests":
+            assert sum("flextrace-settings-" in each for each in take_away()) == 2
+        else:
+            with (
+                contextlib.suppress(UnavailableError),
+                lab_machine(LabMachine("huge", 1 << 50, "ext4", "disk"), tmp_path),
+            ):
+                pytest.fail("there is no such room")
+        assert traces_left() == before
 
 
 @pytest.mark.root

@@ -20,7 +20,7 @@ from selfscale.measuring.environment import environment, read_ahead_places
 from selfscale.simulation.operations import operations_of
 from selfscale.simulation.page_cache import state_of
 from selfscale.simulation.read_ahead_rules import PAGE_BYTES, read_ahead_rules
-from selfscale.simulation.run import run_in
+from selfscale.simulation.run import run_in, schedule_of
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.page_cache import reclaimed_pages, resident_pages
@@ -118,7 +118,7 @@ class Program:
         rules = read_ahead_rules(environment(self.path.parent, None), WINDOW_KB * 1024)
         roomy = MACHINE._replace(cache_pages=2 * PAGES, dirty_pages=1e9, background_pages=1e9, read_ahead=rules)
         state = state_of(operations, roomy)
-        run_in(state, operations)
+        run_in(state, schedule_of(operations))
         return state.pages.cached[: operations.file_end[0]].tolist()
 
 

@@ -20,9 +20,10 @@ from selfscale.predict import Predictor
 from selfscale.predicting import ranking
 from selfscale.predicting.application import application_of
 from selfscale.predicting.estimates import REST_ERROR, SIMULATION, SYNC_ERROR, estimates, relative_of
+from selfscale.simulation import run
 from selfscale.simulation.machine_costs import machine_costs
 from selfscale.simulation.operations import Kind, operations_of
-from selfscale.simulation.simulate import simulate
+from selfscale.simulation.simulate import simulate, simulate_uncertain
 from tests.probed_profile import probed_profile
 from tests.synthetic_machine import MIB
 from tests.two_threads import reader_and_writer
@@ -73,6 +74,23 @@ def test_a_machine_as_the_formula_and_the_probes_say(profile):
     assert other.read_mean_ns - one.read_mean_ns == pytest.approx(40 * US / (operations.kind == Kind.READ).sum())
     assert other.write_mean_ns == pytest.approx(one.write_mean_ns)
     assert other.sync_s == pytest.approx(other.sync_wait_s, rel=0.1), "one sync at a time"
+
+
+def test_operations_are_put_in_order_once_for_all_that_is_drawn(profile, monkeypatch):
+    """Which takes several sorts of millions of operations."""
+    in_order = []
+
+    def schedule(operations):
+        in_order.append(run.schedule_of(operations))
+        return in_order[-1]
+
+    monkeypatch.setattr("selfscale.simulation.simulate.schedule_of", schedule)
+    predictor, operations = Predictor(profile), operations_of(reader_and_writer())
+    times, storage = predictor.service_times, storage_times(profile.storage)
+    found = simulate_uncertain(operations, times, storage, {"cpus": 2})
+    assert len(in_order) == 1
+    alone = simulate(operations, machine_costs(times, storage, {"cpus": 2}))
+    assert replace(found, sigma=0.0, span_sigma=0.0) == alone
 
 
 def test_it_is_one_more_estimate(profile, recorded):

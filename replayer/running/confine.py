@@ -181,15 +181,8 @@ class MemoryGroup:
         for parent in self._parents(groups):
             path = parent / f"flextrace-{os.getpid()}-{next(_serial)}"
             try:
-                path.mkdir()
+                self._make(path)
             except OSError as error:
-                refusals.append(f"{parent}: {error.strerror}")
-                continue
-            self.path = path
-            try:
-                self._limit()
-            except OSError as error:
-                path.rmdir()
                 refusals.append(f"{path}: {error.strerror}")
                 continue
             return self
@@ -238,6 +231,19 @@ class MemoryGroup:
                 if group != groups[-1]:
                     continue
             yield group
+
+    def _make(self, path: Path) -> None:
+        """Make the group, or leave none, also where an interruption comes between making and limiting it."""
+        try:
+            path.mkdir()
+            self.path = path
+            self._limit()
+        except FileExistsError:
+            raise  # it is another one's
+        except BaseException:
+            with suppress(OSError):
+                path.rmdir()
+            raise
 
     def _limit(self) -> None:
         if self._version == 1:

@@ -30,14 +30,13 @@ def memory_bytes() -> dict[str, int]:
 
 
 def cache_limit_bytes(memory_limit_bytes: int | None) -> int:
-    """Most that the page cache can hold: the memory group's limit, else what is available to our own group."""
-    if memory_limit_bytes is not None:
-        return memory_limit_bytes
+    """Most that the page cache can hold: a memory group's limit, else what is available; no more than our own group's,
+    which may be that of a container."""
     from replayer.running.confine import current_limit  # noqa: PLC0415
 
-    available = memory_bytes()["MemAvailable"]
+    limit = memory_bytes()["MemAvailable"] if memory_limit_bytes is None else memory_limit_bytes
     own = current_limit()
-    return available if own is None else min(own, available)
+    return limit if own is None else min(own, limit)
 
 
 def same_limit(one: float | None, other: float | None) -> bool:
@@ -47,7 +46,7 @@ def same_limit(one: float | None, other: float | None) -> bool:
     return abs(one - other) <= MEMORY_TOLERANCE * max(one, other)
 
 
-def dirty_limit_bytes(limit_bytes: int, *, confined: bool) -> int:
+def dirty_limit_bytes(limit_bytes: int) -> int:
     """Dirty bytes at which the kernel throttles writers.
 
     It counts per memory group in version 2 of control groups only, where an absolute limit is the same share of the
@@ -57,17 +56,13 @@ def dirty_limit_bytes(limit_bytes: int, *, confined: bool) -> int:
     Parameters
     ----------
     limit_bytes : int
-        Size of the cache.
-    confined : bool
-        Whether `limit_bytes` is a memory group's.
+        Size of the cache; less than what is available where a memory group has less, be it a container's.
     """
-    absolute = int((PROC / "sys/vm/dirty_bytes").read_text())
-    own_limit = confined and (SYS / "fs/cgroup/cgroup.controllers").exists()
-    if absolute and not own_limit:
-        return absolute
     whole = memory_bytes()["MemAvailable"]
-    share = min(absolute / whole, 1.0) if absolute else int((PROC / "sys/vm/dirty_ratio").read_text()) / 100
-    return int(share * (limit_bytes if own_limit or not confined else whole))
+    absolute = int((PROC / "sys/vm/dirty_bytes").read_text())
+    limit = min(absolute, whole) if absolute else whole * int((PROC / "sys/vm/dirty_ratio").read_text()) / 100
+    of_groups = (SYS / "fs/cgroup/cgroup.controllers").exists()
+    return round(limit * min(limit_bytes / whole, 1.0) if of_groups else limit)
 
 
 def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:
@@ -89,8 +84,9 @@ def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:
         point = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), fields[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         # btrfs gives files other device numbers than its mount: then the longest mount point decides.
-        rank = len(point) + (1 << 20 if fields[2] == number else 0) if inside else -1
-        if rank > best[0]:
+        rank = len(point) + (1 << 20 if fields[2] == number else 0) if inside else -2
+        # Of several at one place, such as what systemd has mounted there when it was used, the last one is seen.
+        if rank >= best[0]:
             kind, source, _ = tail.split(" ")[:3]
             best = (rank, (kind, source, fields[5]))
     return best[1]
@@ -116,11 +112,14 @@ def read_ahead_bytes(directory: str | os.PathLike[str]) -> int | None:
 
 def request_bytes(directory: str | os.PathLike[str]) -> int | None:
     """Largest request to the device that a directory is on; None where the kernel does not say."""
-    device = SYS / "class/block" / Path(os.path.realpath(mount_of(directory)[1])).name
-    # A partition has the queue of its disk.
-    for place in (device.resolve(), device.resolve().parent):
-        with contextlib.suppress(OSError, ValueError):
-            return 1024 * int((place / "queue/max_sectors_kb").read_text())
+    number = os.stat(directory).st_dev
+    # btrfs gives its files a number that no device has; of a root file system the name may be none ("/dev/root").
+    named = SYS / "class/block" / Path(os.path.realpath(mount_of(directory)[1])).name
+    for device in (SYS / f"dev/block/{os.major(number)}:{os.minor(number)}", named):
+        # A partition has the queue of its disk.
+        for place in (device.resolve(), device.resolve().parent):
+            with contextlib.suppress(OSError, ValueError):
+                return 1024 * int((place / "queue/max_sectors_kb").read_text())
     return None
 
 
@@ -189,7 +188,5 @@ def environment(directory: str | os.PathLike[str], memory_limit_bytes: int | Non
         "read_ahead_bytes": read_ahead_bytes(directory),
         "request_bytes": request_bytes(directory),
         "free_bytes": shutil.disk_usage(directory).free,
-        "dirty_limit_bytes": dirty_limit_bytes(
-            cache_limit_bytes(memory_limit_bytes), confined=memory_limit_bytes is not None
-        ),
+        "dirty_limit_bytes": dirty_limit_bytes(cache_limit_bytes(memory_limit_bytes)),
     }

@@ -269,7 +269,7 @@ def applications_of(profile: Profile, comparisons: Sequence[Mapping[str, Any]]) 
         found = {row["row"]: row for row in document["rows"]}
         if own is None or document.get("profile_sha256") != own or not {"application", "prediction"} <= set(found):
             continue
-        measured, estimated = (found[name]["median"][_IN_IO] for name in ("application", "prediction"))
+        measured, estimated = (found[name]["median"].get(_IN_IO) for name in ("application", "prediction"))
         if measured and estimated:
             rows.append((found["prediction"].get("model"), Path(str(document.get("trace"))).stem, measured, estimated))
     table = pd.DataFrame(rows, columns=["model", "workload", "measured_bytes_per_s", "estimated_bytes_per_s"])

@@ -131,6 +131,12 @@ def _meaning(path: Path, header: list[str], columns: dict[str, str], leave_out: 
             continue
         column = column_of(told.get(name, name))
         twin = next((header[other] for other, known in meaning.items() if known.name == column.name), None)
+        if twin == name:
+            raise FlextraceError(
+                f"{path} has several columns {name!r}: give each another name in the first line, or leave all of them "
+                "out (--leave-out)",
+                2,
+            )
         if twin is not None:
             raise FlextraceError(
                 f"{path}: {twin!r} and {name!r} are both {column.name}: leave one out (--leave-out)", 2

@@ -37,7 +37,7 @@ EXPECTED = {
 }
 BITS = re.compile("[KMGT]b")
 RATE = re.compile(r"(\w+) (?:per )?(?:s|sec|second)")
-PER_SECOND = {"iops", "ops per s", "requests per s", "ios per s"}
+PER_SECOND = re.compile(r"iops|(?:ops|ios?|requests?) (?:per )?(?:s|sec|second)")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def column_of(name: str) -> Column:
     """
     words = _words(name)
     text = " ".join(words)
-    if text in PER_SECOND:
+    if PER_SECOND.fullmatch(text):
         return Column(REQUESTS)
     if words and words[0] in {"throughput", "bandwidth"}:
         match = RATE.fullmatch(" ".join(words[1:]))

@@ -60,8 +60,8 @@ class Schedule(NamedTuple):
         The next thread with the same one.
     first_waiter, next_waiter : ndarray of int64, shape (n,)
         The same of the operations that wait for one.
-    processor_waits : float
-        How often an access to storage waits for a processor before its thread goes on.
+    threads_alike : int
+        How many threads there were if all had as many operations: those with few hardly count.
     size_factor : float
         As `Operations.size_factor`.
     """
@@ -90,7 +90,7 @@ class Schedule(NamedTuple):
     next_child: np.ndarray
     first_waiter: np.ndarray
     next_waiter: np.ndarray
-    processor_waits: float
+    threads_alike: int
     size_factor: float
 
 
@@ -110,17 +110,18 @@ def run(
     start_ns, end_ns, waited_ns : ndarray of float64, shape (n,)
         Of every operation; how long of it was waiting for storage.
     """
-    return run_in(state_of(operations, costs), operations, recorded_on)
+    return run_in(state_of(operations, costs), schedule_of(operations), recorded_on)
 
 
 def run_in(
-    state: State, operations: Operations, recorded_on: RequestCosts | None = None
+    state: State, schedule: Schedule, recorded_on: RequestCosts | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run operations on a machine in a state, which is that after the last one then; as `run` otherwise."""
-    return _run(_schedule(operations, state.costs), state, recorded_on or state.costs.requests)
+    return _run(schedule, state, recorded_on or state.costs.requests)
 
 
-def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
+def schedule_of(operations: Operations) -> Schedule:
+    """In which order operations run, which is the same on all machines."""
     count = len(operations.thread)
     order = np.argsort(operations.thread, kind="stable")
     thread = operations.thread[order]
@@ -154,17 +155,13 @@ def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
         next_child=next_child,
         first_waiter=first_waiter,
         next_waiter=next_waiter,
-        processor_waits=1.0 + costs.serving_threads * (0 < costs.processors < _threads_alike(operations)),
+        threads_alike=_threads_alike(operations),
         size_factor=float(operations.size_factor),
     )
 
 
 def _threads_alike(operations: Operations) -> int:
-    """How many threads there were if all had as many operations: those with few hardly count.
-
-    Whoever waits for storage leaves a processor to the threads that serve it, unless there are more of them than
-    processors.
-    """
+    """`Schedule.threads_alike`."""
     counts = np.bincount(operations.thread).astype(np.float64)
     return round(counts.sum() ** 2 / (counts**2).sum())
 
@@ -247,6 +244,16 @@ def _least_ns(requests, todo, number, new, factor):
 
 
 @kernel
+def _processor_waits(todo, costs):
+    """How often an access to storage waits for a processor before its thread goes on.
+
+    Whoever waits for storage leaves a processor to the threads that serve it, unless there are more of them than
+    processors.
+    """
+    return 1.0 + costs.serving_threads * (0 < costs.processors < todo.threads_alike)
+
+
+@kernel
 def _operation(todo, state, recorded_on, now, number):
     """Do one; until when it waits for storage, and what it takes of a processor from there on."""
     kind, processor_ns = todo.kind[number], todo.processor_ns[number]
@@ -265,7 +272,7 @@ def _operation(todo, state, recorded_on, now, number):
             ready = max(ready, sync(state, now, todo.first[number], todo.behind[number]))
         beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new, todo.size_factor))
         if kind == READ and ready > now:
-            beyond_ns += todo.processor_waits * todo.run_delay_ns[number]
+            beyond_ns += _processor_waits(todo, state.costs) * todo.run_delay_ns[number]
         return ready, spent + _least_ns(state.costs.requests, todo, number, new, 1.0) + beyond_ns
     if kind == DISCARD:
         discard(state, todo.first[number], end)
@@ -274,7 +281,7 @@ def _operation(todo, state, recorded_on, now, number):
     if kind == SYNC:
         ready = sync(state, now, begin, end)
         if ready > now:
-            return ready, todo.processor_waits * todo.run_delay_ns[number]
+            return ready, _processor_waits(todo, state.costs) * todo.run_delay_ns[number]
     if kind > DIRECTORY_SYNC:
         _hint(todo, state, now, number)
     return now, processor_ns

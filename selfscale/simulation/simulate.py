@@ -15,7 +15,8 @@ from selfscale.measuring.storage import StorageTimes
 from selfscale.models.service_time import ServiceTimes
 from selfscale.simulation.machine_costs import MachineCosts, RequestCosts, machine_costs
 from selfscale.simulation.operations import Kind, Operations
-from selfscale.simulation.run import run
+from selfscale.simulation.page_cache import state_of
+from selfscale.simulation.run import Schedule, run_in, schedule_of
 
 NS = 1e9
 DRAWS, SIGMAS_MAX = 8, 2.0
@@ -54,9 +55,15 @@ class Simulated:
     span_sigma: float = 0.0
 
 
-def simulate(operations: Operations, costs: MachineCosts, recorded_on: RequestCosts | None = None) -> Simulated:
-    """Run operations on a machine, see `selfscale.simulation.run`."""
-    start_ns, end_ns, waited_ns = run(operations, costs, recorded_on)
+def simulate(
+    operations: Operations,
+    costs: MachineCosts,
+    recorded_on: RequestCosts | None = None,
+    schedule: Schedule | None = None,
+) -> Simulated:
+    """Run operations on a machine, see `selfscale.simulation.run`; their schedule may be given."""
+    schedule = schedule or schedule_of(operations)
+    start_ns, end_ns, waited_ns = run_in(state_of(operations, costs), schedule, recorded_on)
     moves = operations.moves
     reads, writes = (operations.kind == kind for kind in (Kind.READ, Kind.WRITE))
     syncs = np.isin(operations.kind, (Kind.SYNC, Kind.DIRECTORY_SYNC))
@@ -87,14 +94,15 @@ def simulate_uncertain(
     recorded_on: RequestCosts | None = None,
 ) -> Simulated:
     """The same with what the uncertainty of the constants means."""
-    found = simulate(operations, machine_costs(service_times, storage, environment), recorded_on)
+    schedule = schedule_of(operations)
+    found = simulate(operations, machine_costs(service_times, storage, environment), recorded_on, schedule)
     generator = np.random.default_rng(0)
     normal = generator.standard_normal((DRAWS, len(service_times.constants)))
     spread = np.linalg.cholesky(service_times.covariance)
     drawn = []
     for off in np.clip(normal, -SIGMAS_MAX, SIGMAS_MAX) @ spread.T:
         costs = machine_costs(service_times, storage, environment, service_times.constants + off)
-        one = simulate(operations, costs, recorded_on)
+        one = simulate(operations, costs, recorded_on, schedule)
         drawn.append((one.throughput_bytes_per_s / found.throughput_bytes_per_s, one.span_s / found.span_s))
     sigma, span_sigma = np.sqrt((np.log(drawn) ** 2).mean(axis=0))
     return replace(found, sigma=float(sigma), span_sigma=float(span_sigma))

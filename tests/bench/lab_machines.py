@@ -4,6 +4,7 @@
 Machines that differ by factors of ten on one host, with the true size of the cache known (design.md, section 5). All
 that is made (image, loop device, zram, mount, throttle, dirty limits) is taken away in the reverse order, also after an
 error and when interrupted: signals wait while something is made or taken away, so that nothing falls between the two.
+Where it is killed, the next machine or run of tests puts back the settings of this host that it had changed.
 
 Dirty limits are those of the memory that the machine has, the kernel's default shares of it. A memory group of version
 2 has them by itself; one of version 1 has the host's, which are changed meanwhile. Without, it fills with dirty pages,
@@ -20,7 +21,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +31,7 @@ from selfscale.measuring import storage
 from selfscale.measuring.environment import memory_bytes
 from tests.bench.load import UnavailableError
 from tests.bench.scratch import SIGNALS
+from tests.host_settings import change, put_back, put_back_of_the_dead
 
 MIB = 1 << 20
 DIRTY_FRACS = {"dirty_background_bytes": 0.1, "dirty_bytes": 0.2}
@@ -150,6 +152,7 @@ def lab_machine(machine: LabMachine, directory: Path) -> Iterator[Path]:
     UnavailableError
         This host cannot make it: the message says why.
     """
+    put_back_of_the_dead()  # before anything is found as it is not by itself
     _check(machine, directory)
     stack = contextlib.ExitStack()
     try:
@@ -259,33 +262,30 @@ def _throttle(stack: contextlib.ExitStack, device: Path, throttle: Throttle) -> 
     root = _blkio_root()
     number = os.stat(device).st_rdev
     name = f"{os.major(number)}:{os.minor(number)}"
-    for direction in ("read", "write"):
-        for unit, value in (("iops", throttle.requests_per_s), ("bps", throttle.bytes_per_s)):
-            file = root / f"blkio.throttle.{direction}_{unit}_device"
-
-            def limit(file: Path = file, value: int = value) -> Path:
-                file.write_text(f"{name} {value}")
-                return file
-
-            _made(stack, limit, lambda file: file.write_text(f"{name} 0"))
+    units = {"iops": throttle.requests_per_s, "bps": throttle.bytes_per_s}
+    limits = {
+        root / f"blkio.throttle.{direction}_{unit}_device": f"{name} {value}"
+        for direction in ("read", "write")
+        for unit, value in units.items()
+    }
+    _changed(stack, limits, dict.fromkeys(limits, f"{name} 0"))
 
 
 def _dirty_limits(stack: contextlib.ExitStack, memory_bytes: int) -> None:
     if (Path("/sys/fs/cgroup") / "cgroup.controllers").exists():
         return  # a group of version 2 has limits of its own, and would take only its share of these
-    for name, frac in DIRTY_FRACS.items():
-        limit = VM / name
-        # Bytes of 0 say that the ratio holds, which writing the bytes has set to 0.
-        ratio = VM / name.replace("bytes", "ratio")
-        before = limit if int(limit.read_text()) else ratio
-        value = before.read_text()
+    limits = {VM / name: str(int(frac * memory_bytes)) for name, frac in DIRTY_FRACS.items()}
+    for limit in limits:
         if not os.access(limit, os.W_OK):
             raise UnavailableError(f"{limit} cannot be written, and with the limit of this host writes come in bursts")
-        _made(
-            stack,
-            lambda limit=limit, frac=frac: limit.write_text(str(int(frac * memory_bytes))),
-            lambda _, before=before, value=value: before.write_text(value),
-        )
+    # Bytes of 0 say that the ratio holds, which writing the bytes sets to 0.
+    ratios = {limit: limit.with_name(limit.name.replace("bytes", "ratio")) for limit in limits}
+    holding = [limit if int(limit.read_text()) else ratio for limit, ratio in ratios.items()]
+    _changed(stack, limits, {place: place.read_text() for place in holding})
+
+
+def _changed(stack: contextlib.ExitStack, values: Mapping[Path, str], before: Mapping[Path, str]) -> None:
+    _made(stack, lambda: change(values, before), put_back)
 
 
 def _blkio_root() -> Path:
