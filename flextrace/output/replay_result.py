@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.trace_files.expansion import is_archive
 from characterize.trace_files.new_file import write_text
 from characterize.trace_files.provenance import command_words, sha256_of
+from characterize.trace_files.trace_head import is_trace
 from flextrace.output.talk import say
 from replayer.result_text import summary_lines
 from replayer.run import EXIT_INTERRUPTED, EXIT_NOT_TRUSTWORTHY, EXIT_OK
@@ -31,7 +33,7 @@ def provenance(trace: Path, memory: int | None) -> dict[str, Any]:
     """
     digest = None
     with suppress(OSError, FlextraceError):  # the engine says what is wrong with it
-        if trace.is_file():  # a pipe would wait for who writes into it
+        if is_trace(trace) or is_archive(trace):  # not of a disk's image that was named by mistake
             digest = sha256_of(trace)
     return {
         "command": command_words(),
