@@ -40,7 +40,10 @@ EXAMPLES = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument(
-        "trace", type=Path, metavar="TRACE", help="trace (.iotrace; but for NAME.parquet also an archive)"
+        "trace",
+        type=Path,
+        metavar="TRACE",
+        help="trace; also an archive of one, where OUT is none, or a trace of another tool, for NAME.csv and NAME.json",
     )
     parser.add_argument(
         "-o",
