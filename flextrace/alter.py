@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from characterize.errors import FlextraceError
 from characterize.trace_files.provenance import command_words
 from characterize.units import parse_seed
 from flextrace.options.made_trace import add_output_arguments, read_parents, show_parameter, tell_next
+from flextrace.output.talk import say
 
 if TYPE_CHECKING:
     from replayer.alter import Manifest
@@ -78,19 +78,19 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(render(manifest))
     if manifest.off:
-        print(
-            f"flextrace alter: {arguments.output}: off the wanted value: {manifest.off_text}: "
-            "change less at once, or use the trace for what it achieved",
-            file=sys.stderr,
+        say(
+            "alter",
+            f"{arguments.output}: off the wanted value: {manifest.off_text}: change less at once, or use the trace for "
+            "what it achieved",
         )
         return 3
     tell_next(arguments, trace)
     if not manifest.curve.held:
-        print(
-            f"flextrace alter: {arguments.output}: the miss-ratio curve is not held: miss ratios moved by "
+        say(
+            "alter",
+            f"{arguments.output}: the miss-ratio curve is not held: miss ratios moved by "
             f"{manifest.curve.beyond_least:.3f} more than they had to, {CURVE_HELD} are allowed: a replay finds other "
             "shares of its data in the page cache; change less at once, or replay it with --direct on",
-            file=sys.stderr,
         )
     return 0 if parent.header.complete and manifest.curve.held else 3
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,8 @@ from characterize.trace_files.provenance import command_words
 from characterize.trace_files.trace_head import TRUNCATED
 from characterize.units import parse_duration, parse_fraction, parse_size
 from flextrace.options.foreign_options import add_foreign_arguments, assumptions, foreign_options, refuse_for_own
+from flextrace.options.output_format import add_format_argument
+from flextrace.output.talk import say
 
 if TYPE_CHECKING:
     from characterize.characterization import Characterization
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="trace (.iotrace), an archive of one, or a trace of another tool; several: side by side",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_format_argument(parser)
     parser.add_argument(
         "--layer",
         choices=_LAYERS,
@@ -135,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_for_own(arguments, file)
         stream = open_stream(file, foreign=foreign_options(arguments))
         if assumed := assumptions(stream.facts):
-            print(f"flextrace characterize: {file}: {assumed}", file=sys.stderr)
+            say("characterize", f"{file}: {assumed}")
         results.append(characterize(stream, arguments.mmap, sample=sample, grouping=grouping))
         if file in figures:
             from characterize.figure_data import figure_data_of  # noqa: PLC0415
@@ -148,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     for result in results:
         if missing := _missing(result):
             complete = False
-            print(f"flextrace characterize: {result.provenance['input']['path']}: {missing}", file=sys.stderr)
+            say("characterize", f"{result.provenance['input']['path']}: {missing}")
     return 0 if complete else 3
 
 
@@ -209,7 +210,7 @@ def _write_figures(data: dict[Layer, FigureData], paths: dict[tuple[Layer, str],
     from characterize.plots import write_figures  # noqa: PLC0415
 
     for path in write_figures(data, paths):
-        print(f"flextrace characterize: figure {path}", file=sys.stderr)
+        say("characterize", f"figure {path}")
 
 
 def _divided(
@@ -245,7 +246,7 @@ def _print_documents(results: list[Characterization], layers: tuple[str, ...]) -
         document["layers"] = {name: document["layers"][name] for name in layers}
         documents.append(document)
         for warning in result.warnings:
-            print(f"flextrace characterize: warning: {warning}", file=sys.stderr)
+            say("characterize", f"warning: {warning}")
     several = {"schema": SCHEMA_OF_SEVERAL, "command": command, "traces": documents}
     print(json.dumps(documents[0] if len(documents) == 1 else several, indent=1, allow_nan=False))
 
@@ -260,9 +261,7 @@ def _print_text(results: list[Characterization], layers: tuple[str, ...]) -> Non
         print(render_compared(results, layers))
         for result in results:
             for warning in result.warnings:
-                print(
-                    f"flextrace characterize: warning: {result.provenance['input']['path']}: {warning}", file=sys.stderr
-                )
+                say("characterize", f"warning: {result.provenance['input']['path']}: {warning}")
     for result in results:
         if result.groups:
             if len(results) > 1:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 from characterize.errors import FlextraceError
 from characterize.trace_files.new_file import check_new_file, taken_back, write_text
 from characterize.units import format_bytes, parse_duration, parse_seed
+from flextrace.options.output_format import add_format_argument
+from flextrace.output.talk import say
 from replayer.run import make_directory
 from replayer.running.confine import parse_limit
 
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the replay: each thread thinks as long as when recorded (default), or not at all",
     )
     parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of Willy's traces (default: 0)")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_format_argument(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the comparison document")
     parser.add_argument("--force", action="store_true", help="overwrite the output file")
 
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     profile = Profile.load(arguments.profile)  # before the trace, which may take long
     trace = characterize.open(arguments.trace)
     for warning in trace.warnings:
-        print(f"flextrace compare: warning: {warning}", file=sys.stderr)
+        say("compare", f"warning: {warning}")
     with taken_back(arguments.directory):
         make_directory(arguments.directory)  # none is left where there is nothing to compare
         comparison = compare(
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             timing=arguments.timing,
             max_seconds=arguments.max_time,
-            on_step=lambda text: print(f"flextrace compare: {text}", file=sys.stderr, flush=True),
+            on_step=lambda text: say("compare", text),
         )
     text = json.dumps(comparison.document, indent=1, allow_nan=False)
     try:
@@ -90,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_text(arguments.output, text, force=arguments.force)
     if arguments.output:
         quoted = shlex.quote(str(arguments.output))
-        print(f"flextrace compare: next: flextrace report -o report.html --comparison {quoted}", file=sys.stderr)
+        say("compare", f"next: flextrace report -o report.html --comparison {quoted}")
     return 0 if comparison.trustworthy else 3
 
 

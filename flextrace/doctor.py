@@ -24,6 +24,7 @@ from flextrace.checks.kernel import kernel_checks
 from flextrace.checks.packages import own_version, package_checks, requirements
 from flextrace.checks.places import place_checks
 from flextrace.checks.recorder import recorder_checks
+from flextrace.options.output_format import add_format_argument
 from selfscale.measuring.environment import cache_limit_bytes
 
 SCHEMA = "flextrace.doctor/1"
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where traces and replays shall go (default: the current directory)",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_format_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

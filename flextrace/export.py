@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from characterize.trace_files.expansion import ARCHIVE_SUFFIX, expanded, is_trac
 from characterize.trace_files.new_file import check_new_file, new_file
 from characterize.trace_files.trace_head import is_foreign
 from characterize.units import format_bytes, parse_duration
+from flextrace.output.talk import say
 from replayer.run import prepare
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ EXAMPLES = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument(
-        "trace", type=Path, metavar="TRACE", help="trace (.iotrace; but for NAME.parquet also an archive)"
+        "trace",
+        type=Path,
+        metavar="TRACE",
+        help="trace; also an archive of one, where OUT is none, or a trace of another tool, for NAME.csv and NAME.json",
     )
     parser.add_argument(
         "-o",
@@ -85,9 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         said, after = _written(trace, arguments)
     warnings, complete = _missing(arguments.trace)
-    for line in [*said, *warnings]:
-        print(f"flextrace export: {line}", file=sys.stderr)
-    print(f"flextrace export: next: {after}", file=sys.stderr)
+    for line in [*said, *warnings, f"next: {after}"]:
+        say("export", line)
     return 0 if complete else 3
 
 
@@ -154,7 +156,7 @@ def _named(arguments: argparse.Namespace) -> Iterator[Path]:
 
     names = Names(read_key(arguments.key, arguments.key_env), arguments.keep_extensions)
     trace = anonymised(trace_file.open(arguments.trace), names)
-    print(f"flextrace export: {len(names.hash_of)} names, {len(trace.paths)} paths", file=sys.stderr)
+    say("export", f"{len(names.hash_of)} names, {len(trace.paths)} paths")
     if arguments.dry_run:
         for name, hashed in list(names.hash_of.items())[:EXAMPLES]:
             print(f"{printable(name)} -> {hashed}")

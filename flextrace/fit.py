@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from characterize.trace_files.new_file import check_new_file
 from characterize.trace_files.provenance import command_words, created_now, provenance_of
 from characterize.units import parse_positive, parse_seed
 from flextrace.options.column_names import parse_columns
+from flextrace.output.talk import say
 
 if TYPE_CHECKING:
     from selfscale.predicting.cross_validation import Score
@@ -87,11 +87,11 @@ def run(arguments: argparse.Namespace) -> int:
     profile.save(arguments.output)
     print("\n".join(_lines(table, profile, every=arguments.cross_validate)))
     for line in table.bad[:BAD_SHOWN]:
-        print(f"flextrace fit: left out: {line}", file=sys.stderr)
+        say("fit", f"left out: {line}")
     if len(table.bad) > BAD_SHOWN:
-        print(f"flextrace fit: left out: {len(table.bad) - BAD_SHOWN} more", file=sys.stderr)
+        say("fit", f"left out: {len(table.bad) - BAD_SHOWN} more")
     quoted = shlex.quote(str(arguments.output))
-    print(f"flextrace fit: next: flextrace predict {quoted} {_example(profile)}", file=sys.stderr)
+    say("fit", f"next: flextrace predict {quoted} {_example(profile)}")
     return 3 if table.bad else 0
 
 

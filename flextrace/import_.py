@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from flextrace.options.foreign_options import (
     renamed_columns,
     stacked_devices,
 )
+from flextrace.output.talk import say
 
 if TYPE_CHECKING:
     from characterize.trace import Header
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         said, exit_code = _import_foreign(arguments)
     for line in [*said, f"next: flextrace characterize {shlex.quote(str(output))}"]:
-        print(f"flextrace import: {line}", file=sys.stderr)
+        say("import", line)
     return exit_code
 
 

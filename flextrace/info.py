@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 from characterize.printable import printable
 from characterize.trace_files.provenance import command_words
 from characterize.units import format_bytes, format_duration
+from flextrace.options.output_format import add_format_argument
+from flextrace.output.talk import say
 
 WIDTH = 90
 PATH_COLUMNS = 42
@@ -26,7 +27,7 @@ _SHOWN_APART = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument("file", type=Path, metavar="FILE", help="trace, archive of one, or trace of another tool")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_format_argument(parser)
     parser.add_argument("--files", type=int, default=20, metavar="N", help="list N files, largest first (default: 20)")
 
 
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     document = inventory_of(trace_file.open(arguments.file), max(arguments.files, 0))
     for warning in document["warnings"]:
-        print(f"flextrace info: warning: {warning}", file=sys.stderr)
+        say("info", f"warning: {warning}")
     if arguments.format == "json":
         print(json.dumps(document | {"command": command_words()}, indent=1, allow_nan=False))
     else:

@@ -17,9 +17,9 @@ import sys
 from typing import Any
 
 from characterize.errors import FlextraceError, is_interrupt, remedy_of
-from characterize.printable import printable
 from flextrace.output.standard_error import keep_standard_error
 from flextrace.output.standard_output import name_standard_output
+from flextrace.output.talk import say
 
 VERBS = {
     "doctor": "say whether recording works here, what is lost, and what to do about it",
@@ -109,7 +109,6 @@ def _run(argv: list[str]) -> int:
     keep_standard_error()
     name_standard_output()
     verb = next((word for word in argv if not word.startswith("-")), None)
-    name = f"flextrace {verb}" if verb else "flextrace"
     try:
         try:
             arguments = make_parser(verb if verb in VERBS else None).parse_args(argv)
@@ -123,34 +122,29 @@ def _run(argv: list[str]) -> int:
             _flush()
         return exit_code
     except FlextraceError as error:
-        # Names of files are in it, of any bytes, which are not to command the terminal.
-        told = "\n".join(map(printable, str(error).split("\n")))
-        print(f"{name}: {told}", file=sys.stderr)
+        say(verb, str(error))
         return error.exit_code
     except (KeyboardInterrupt, SystemError) as interrupt:
         if not is_interrupt(interrupt):
             raise
         # What was being made when it came may fail once more when it is freed, which says nothing to a user.
         sys.unraisablehook = lambda _: None
-        print("\n".join([f"{name}: interrupted", *_notes(interrupt)]), file=sys.stderr)
+        say(verb, "\n".join(["interrupted", *_notes(interrupt)]))
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, less) has enough.
         return 0
     except OSError as error:
-        print("\n".join([f"{name}: cannot read or write: {error}{remedy_of(error)}", *_notes(error)]), file=sys.stderr)
+        say(verb, "\n".join([f"cannot read or write: {error}{remedy_of(error)}", *_notes(error)]))
         return 1
     except RuntimeError as error:
         if not str(error).startswith(NO_CACHE):
             raise
         remedy = "set NUMBA_CACHE_DIR to a directory that you may write, in which they are kept"
-        print(
-            f"{name}: no place for compiled functions, neither beside their code nor in your home: {remedy}",
-            file=sys.stderr,
-        )
+        say(verb, f"no place for compiled functions, neither beside their code nor in your home: {remedy}")
         return 1
     except MemoryError as error:
-        print(f"{name}: there is not enough memory: {str(error) or 'ask for less at once'}", file=sys.stderr)
+        say(verb, f"there is not enough memory: {str(error) or 'ask for less at once'}")
         return 1
 
 

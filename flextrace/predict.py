@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from characterize.errors import FlextraceError
 from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import format_bytes, parse_fraction, parse_size
+from flextrace.options.output_format import add_format_argument
 from flextrace.options.table_settings import add_settings_argument, parse_settings
 from flextrace.output import prediction_text
+from flextrace.output.talk import say
 
 if TYPE_CHECKING:
     from characterize.workload import Workload
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OTHER.json",
         help="the machine that --trace was recorded on: also predict relative to how the application ran there",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_format_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -127,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(arguments, profile, predictor, made)))
     for warning in dict.fromkeys(warnings):  # one profile may be named twice
-        print(f"flextrace predict: warning: {warning}", file=sys.stderr)
+        say("predict", f"warning: {warning}")
     return 0 if application.complete else 3
 
 

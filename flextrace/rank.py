@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from characterize.errors import FlextraceError
 from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import format_duration, format_megabytes
+from flextrace.options.output_format import add_format_argument
 from flextrace.options.table_settings import add_settings_argument, parse_settings
 from flextrace.output.prediction_text import recorded_lines, workload_text, wrapped
+from flextrace.output.talk import say
 
 if TYPE_CHECKING:
     from selfscale.predicting.application import Application
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_settings_argument(parser)
     parser.add_argument("--model", default="best", metavar="NAME", help="as for 'flextrace predict' (default: best)")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_format_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -100,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         print("\n".join(lines))
     for warning in warnings:
-        print(f"flextrace rank: warning: {warning}", file=sys.stderr)
+        say("rank", f"warning: {warning}")
     return 0 if application.complete else 3
 
 

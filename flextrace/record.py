@@ -13,7 +13,6 @@ import shlex
 import signal
 import stat
 import subprocess
-import sys
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +20,7 @@ from characterize.errors import FlextraceError, remedy_of
 from characterize.trace_files.expansion import ARCHIVE_SUFFIX
 from characterize.trace_files.new_file import check_new_file, check_replaceable
 from flextrace.export import write_archive
+from flextrace.output.talk import say
 from replayer.run import EXIT_INTERRUPTED
 from replayer.running.binaries import find_binary
 from replayer.running.confine import MemoryGroup, parse_limit
@@ -226,4 +226,4 @@ def keep_as_archive(trace: Path, archive: Path, *, force: bool, quiet: bool) -> 
     if not quiet:
         lines += [f"{trace} is gone: next: flextrace characterize {shlex.quote(str(archive))}"]
     for line in lines[1:] if quiet else lines:
-        print(f"flextrace record: {line}", file=sys.stderr)
+        say("record", line)

@@ -14,6 +14,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import RecordKind
 from characterize.trace_files.expansion import expanded
 from characterize.units import parse_duration, parse_positive
+from flextrace.options.output_format import add_format_argument
 from flextrace.options.replay_checks import check_arguments
 from flextrace.options.write_options import add_write_arguments
 from flextrace.output.replay_progress import INTERVAL_MS, ReplayProgress
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the recording (needs what 'flextrace record' needs)",
     )
     result = parser.add_argument_group("result")
-    result.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_format_argument(result)
     result.add_argument(
         "-o", "--output", type=Path, metavar="RESULT.json", help="write the result document there as well"
     )

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.trace_files.new_file import check_new_file
+from flextrace.output.talk import say
 
 INPUTS = {
     "--profile": ("P.json", "the same as PROFILE.json"),
@@ -63,5 +63,5 @@ def run(arguments: argparse.Namespace) -> int:
     )
     print(path.resolve())
     for warning in [warning for trace in traces for warning in trace.facts.warnings]:
-        print(f"flextrace report: warning: {warning}", file=sys.stderr)
+        say("report", f"warning: {warning}")
     return 0 if all(trace.facts.header.complete for trace in traces) else 3

@@ -20,6 +20,7 @@ from characterize.units import format_duration, parse_duration, parse_fraction, 
 from flextrace.options import access_options
 from flextrace.output.measuring_progress import Progress
 from flextrace.output.scale_text import missing_of, much_before, spent_of, what_next, wrapped
+from flextrace.output.talk import say
 from flextrace.runs import measuring
 from flextrace.runs.alone import alone_with
 from flextrace.runs.resuming import check_nothing_is_lost, end_of, journal_path, kept, reason_of, told_how_to_go_on
@@ -361,4 +362,4 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"flextrace scale: {text}", file=sys.stderr)
+    say("scale", text)

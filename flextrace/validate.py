@@ -8,7 +8,6 @@ import contextlib
 import json
 import math
 import shlex
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,10 @@ from characterize.errors import FlextraceError, is_interrupt
 from characterize.trace_files.new_file import check_new_file, taken_back, write_text
 from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import parse_duration, parse_seed
+from flextrace.options.output_format import add_format_argument
 from flextrace.options.write_options import add_write_arguments, check_write_arguments
 from flextrace.output.measuring_progress import Progress
+from flextrace.output.talk import say
 from flextrace.runs import measuring
 from flextrace.runs.alone import alone_with
 from flextrace.runs.resuming import check_nothing_is_lost, clean_up, journal_path, kept, told_how_to_go_on
@@ -73,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-image", action="store_true", help=f"leave the files of DIR/{measuring.IMAGE}, for another run"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_format_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -283,4 +284,4 @@ def _same_options(arguments: argparse.Namespace) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"flextrace validate: {text}", file=sys.stderr)
+    say("validate", text)

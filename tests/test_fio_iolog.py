@@ -254,6 +254,19 @@ def test_files_that_cannot_be_laid_out_leave_no_job(trace, tmp_path, cli):
     assert [path.name for path in place.iterdir()] == ["precious"]
 
 
+def test_a_forced_export_that_fails_leaves_the_earlier_one(trace, tmp_path, cli):
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "precious").touch()
+    words = ("export", trace, "-o", tmp_path / "a.fio", "--force", "--directory")
+    assert cli(*words, tmp_path / "image")[0] == 3
+    earlier = {path: path.read_bytes() for path in (tmp_path / "a.fio", *(tmp_path / "a.iolog").iterdir())}
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert cli(*words, place)[0] == 1
+    assert {path: path.read_bytes() for path in (tmp_path / "a.fio", *(tmp_path / "a.iolog").iterdir())} == earlier
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
 @pytest.mark.parametrize("moment", ["logs", "files"])
 def test_an_interrupted_export_leaves_nothing(trace, tmp_path, monkeypatch, moment):
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # main replaces it

@@ -14,6 +14,7 @@ import pytest
 
 import characterize
 from characterize.errors import remedy_of
+from characterize.layout import RecordKind
 from characterize.trace_files.provenance import tool_version
 from flextrace.main import VERBS, main
 from tests.made_trace import made_trace, read
@@ -174,6 +175,19 @@ def test_a_name_in_a_message_commands_no_terminal(tmp_path, capsys):
     assert main(["info", str(tmp_path / os.fsdecode(b"a\x1b[31m\xff\tb"))]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert r"a\x1b[31m\udcff\tb: No such file" in line
+
+
+@pytest.mark.parametrize(
+    "words", ["info", "characterize --format json", "export -o e.parquet", "report -o r.html --trace"]
+)
+def test_a_name_in_a_warning_commands_no_terminal(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lossy = made_trace([read(0, 4096, 1, 5)], files=[{"file": 1, "size_bytes": 4096}], lost={RecordKind.IO: 3})
+    path = characterize.write(lossy, tmp_path / "a\x1b[31m.iotrace")
+    assert main([*words.split(), str(path)]) == 3
+    error = capsys.readouterr().err
+    assert r"a\x1b[31m.iotrace" in error
+    assert "\x1b" not in error
 
 
 def test_traces_of_any_name_stand_side_by_side(tmp_path, capsys):

@@ -10,6 +10,7 @@ import pytest
 import characterize
 from characterize.trace_files import whole_file
 from flextrace.main import main
+from flextrace.output import replay_result
 from selfscale.profile import Profile
 from tests.straced import needs_engine
 from tests.two_threads import two_threads
@@ -21,7 +22,7 @@ FIVE = "--unique-bytes 1M --seq-frac 0 --read-frac 1 --size-mean 4K --process-nu
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A trace, a profile, a directory, an empty file, a pipe, and what a server sends in the place of a file."""
+    """A trace, a profile, a directory, an empty file, a pipe, a disk's image, and what a server sends for a file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(whole_file, "WRITER_S", 0.01)
     characterize.write(two_threads(), tmp_path / "t.iotrace")
@@ -29,6 +30,8 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "directory").mkdir()
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "pipe")
+    with open(tmp_path / "image", "wb") as image:
+        image.truncate(1 << 40)  # more than any memory
     (tmp_path / "page").write_text("<!DOCTYPE html>\n<html><title>404 Not Found</title></html>\n")
     return tmp_path
 
@@ -61,7 +64,7 @@ def test_what_is_no_trace(place, capsys, words, name):
     assert_refused(place, capsys, words.format(name), name)
 
 
-@pytest.mark.parametrize("name", ["t.iotrace", "directory", "empty", "pipe", "page"])
+@pytest.mark.parametrize("name", ["t.iotrace", "directory", "empty", "pipe", "page", "image"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -90,3 +93,9 @@ def assert_refused(place, capsys, words, name):
     assert said.out == ""
     assert name in said.err.splitlines()[0]
     assert sorted(place.rglob("*")) == before
+
+
+def test_a_replay_of_what_is_no_trace_does_not_read_it_whole(place, capsys, monkeypatch):
+    monkeypatch.setattr(replay_result, "sha256_of", lambda path: pytest.fail(f"all of {path} is read"))
+    assert main(["replay", "page", "--engine", "null"]) == 1
+    assert "page" in capsys.readouterr().err

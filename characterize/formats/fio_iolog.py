@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, RecordKind, Source, name_of
 from characterize.requests import requests_of, times_measured
 from characterize.trace import Trace
-from characterize.trace_files.new_file import new_file
+from characterize.trace_files.new_file import blamed, new_file
 
 LOG_SUFFIX = ".iolog"
 NAME_BYTES_MAX = 255  # fio reads a name into so much
@@ -74,7 +75,7 @@ class Exported:
 
 @contextmanager
 def written(trace: Trace, job_file: Path, directory: Path, *, force: bool = False) -> Iterator[Exported]:
-    """Write ``NAME.fio``, and the logs in the directory ``NAME.iolog`` beside it; nothing is left if the block fails.
+    """Write ``NAME.fio``, and the logs in the directory ``NAME.iolog`` beside it; if the block fails, all is as before.
 
     Parameters
     ----------
@@ -103,18 +104,18 @@ def written(trace: Trace, job_file: Path, directory: Path, *, force: bool = Fals
     created = np.intersect1d(files["file"][(files["flags"] & FileFlag.CREATED) != 0], operations["file"])
     stall = "replay_no_stall=1" if trace.untimed else "# replay_no_stall=1: without the recorded times between"
     logs, changed, sections = [], Counter[str](), [GLOBAL_OPTIONS.format(stall=stall)]
-    with _log_directory(log_directory, force):
+    with new_file(job_file, force=force) as job, _new_logs(log_directory, force=force) as unfinished:
         for thread, own in operations.groupby("thread"):
             log = log_directory / f"{thread}{LOG_SUFFIX}"
-            with new_file(log, force=force) as stream:
+            with blamed(log), (unfinished / log.name).open("xb") as stream:
                 stream.writelines(line.encode("utf-8", "surrogateescape") for line in log_lines(own, image))
             options, differing = job_options(own, times_measured(trace))
             sections.append("\n".join([f"[thread-{thread}]", f"read_iolog={log}", *options]) + "\n")
             changed.update(differing)
             logs.append(log)
-        with new_file(job_file, force=force) as stream:
-            stream.write("\n".join(sections).encode("utf-8", "surrogateescape"))
-            yield Exported(logs, len(operations), dict(left_out), dict(changed), len(created))
+        job.write("\n".join(sections).encode("utf-8", "surrogateescape"))
+        job.flush()  # a full disk is told before earlier logs go
+        yield Exported(logs, len(operations), dict(left_out), dict(changed), len(created))
 
 
 def image_name(file: int) -> str:
@@ -245,24 +246,22 @@ def job_options(operations: pd.DataFrame, measured: bool) -> tuple[list[str], Co
 
 
 @contextmanager
-def _log_directory(path: Path, force: bool) -> Iterator[None]:
-    """A directory without logs: those of an earlier export are removed by force, those of the block if it fails."""
+def _new_logs(directory: Path, *, force: bool) -> Iterator[Path]:
+    """A place for logs that take that of an earlier export's when the block ends; if it fails, those stay."""
+    if directory.exists() and not force:
+        raise FlextraceError(f"{directory} exists already: choose another name or give --force", 2)
+    if directory.exists() and not directory.is_dir():
+        raise FlextraceError(f"cannot write logs to {directory}: it is no directory; choose another name", 2)
+    unfinished = directory.with_name(f".{directory.name}.{os.getpid()}.unfinished")
     try:
-        if path.exists() and not force:
-            raise FlextraceError(f"{path} exists already: choose another name or give --force", 2)
-        path.mkdir(exist_ok=True)
-        _remove_logs(path)
-    except OSError as error:
-        raise FlextraceError(f"cannot write the logs in {path}: {error.strerror}") from error
-    try:
-        yield
-    except BaseException:
-        _remove_logs(path)
-        with suppress(OSError):  # somebody else's files are in it
-            path.rmdir()
-        raise
-
-
-def _remove_logs(directory: Path) -> None:
-    for log in directory.glob(f"*{LOG_SUFFIX}"):
-        log.unlink()
+        with blamed(directory):
+            unfinished.mkdir()
+        yield unfinished
+        with blamed(directory):
+            directory.mkdir(exist_ok=True)
+            for log in directory.glob(f"*{LOG_SUFFIX}"):
+                log.unlink()
+            for log in unfinished.iterdir():
+                log.rename(directory / log.name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

@@ -114,7 +114,7 @@ def _give_name(unfinished: Path, path: Path, *, force: bool) -> None:
 
 
 @contextmanager
-def _blamed(path: Path) -> Iterator[None]:
+def blamed(path: Path) -> Iterator[None]:
     """What fails in the block is that `path` cannot be written."""
     try:
         yield
@@ -131,7 +131,7 @@ class _Unfinished(io.FileIO):
         self._path = path
 
     def write(self, data: Any, /) -> int:
-        with _blamed(self._path):
+        with blamed(self._path):
             return super().write(data)
 
 
@@ -150,11 +150,11 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     _check_place(path, force=force)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
-        with _blamed(path):
+        with blamed(path):
             raw = _Unfinished(unfinished, path)
         with io.BufferedRandom(raw) as stream:
             yield stream
-            with _blamed(path):
+            with blamed(path):
                 stream.flush()
                 os.fsync(stream.fileno())
                 _give_name(unfinished, path, force=force)

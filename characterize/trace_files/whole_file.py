@@ -9,7 +9,10 @@ import stat
 from pathlib import Path
 
 from characterize.errors import FlextraceError, remedy_of
+from characterize.units import format_bytes
 
+BYTES_MAX = 1 << 30
+"""Documents, tables and keys have some MB; what is larger is a trace, or a disk's image, that was named by mistake."""
 WRITER_S = 2.0
 """Within which somebody has to begin to write into a pipe."""
 
@@ -26,12 +29,16 @@ def read_whole(path: Path, what: str) -> bytes:
     Raises
     ------
     FlextraceError
-        It cannot be read, or is a device: /dev/zero fills the memory, and a disk may. Or a pipe without a writer.
+        It cannot be read, is larger than any such file, or is a device: /dev/zero fills the memory, and a disk may. Or
+        it is a pipe without a writer.
     """
     try:
-        mode = path.stat().st_mode
+        status = path.stat()
+        mode = status.st_mode
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise FlextraceError(f"cannot read {what} {path}: it is a device; name a file, or a pipe")
+        if status.st_size > BYTES_MAX:
+            raise FlextraceError(f"cannot read {what} {path}: it has {format_bytes(status.st_size)}; name another file")
         with open(path, "rb", opener=_open_soon) as stream:
             content = stream.read()
     except OSError as error:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,8 @@ from characterize.trace_files.expansion import refuse_archive_name
 from characterize.trace_files.new_file import check_new_file
 from characterize.trace_files.provenance import command_words
 from characterize.units import format_bytes
+from flextrace.options.output_format import add_format_argument
+from flextrace.output.talk import say
 
 if TYPE_CHECKING:
     from characterize.trace import Trace
@@ -27,7 +28,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the new trace (.iotrace)")
     output.add_argument("--force", action="store_true", help="overwrite OUT")
-    output.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_format_argument(output)
 
 
 def read_parents(arguments: argparse.Namespace, files: Sequence[Path]) -> list[Trace]:
@@ -39,7 +40,7 @@ def read_parents(arguments: argparse.Namespace, files: Sequence[Path]) -> list[T
     parents = [trace_file.open(file) for file in files]
     for parent in parents:
         for warning in parent.warnings:
-            print(f"flextrace {arguments.verb}: warning: {warning}", file=sys.stderr)
+            say(arguments.verb, f"warning: {warning}")
     return parents
 
 
@@ -64,7 +65,7 @@ def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[
 def tell_next(arguments: argparse.Namespace, made: Trace) -> None:
     """Say how to run what was made."""
     quoted = shlex.quote(str(arguments.output))
-    print(f"flextrace {arguments.verb}: run it with: flextrace replay {quoted} {_place_of(made)}", file=sys.stderr)
+    say(arguments.verb, f"run it with: flextrace replay {quoted} {_place_of(made)}")
 
 
 def _place_of(trace: Trace) -> str:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from characterize.units import format_duration
+from flextrace.output.talk import say
 
 INTERVAL_MS = 1000.0
 """Between two counts of the engine, whose main thread wakes up as often anyway."""
@@ -85,7 +86,7 @@ class ReplayProgress:
                 print(f"{ERASE}{self.text()[: _room()]}", end="", file=sys.stderr, flush=True)
                 wait_s, drawn = TERMINAL_S, True
             else:
-                print(f"flextrace replay: {self.text()}", file=sys.stderr, flush=True)
+                say("replay", self.text())
         if drawn:
             print(ERASE, end="", file=sys.stderr, flush=True)
 

@@ -8,14 +8,16 @@ import json
 import os
 import platform
 import shlex
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.trace_files.expansion import is_archive
 from characterize.trace_files.new_file import write_text
 from characterize.trace_files.provenance import command_words, sha256_of
+from characterize.trace_files.trace_head import is_trace
+from flextrace.output.talk import say
 from replayer.result_text import summary_lines
 from replayer.run import EXIT_INTERRUPTED, EXIT_NOT_TRUSTWORTHY, EXIT_OK
 from replayer.running.confine import current_limit
@@ -31,7 +33,7 @@ def provenance(trace: Path, memory: int | None) -> dict[str, Any]:
     """
     digest = None
     with suppress(OSError, FlextraceError):  # the engine says what is wrong with it
-        if trace.is_file():  # a pipe would wait for who writes into it
+        if is_trace(trace) or is_archive(trace):  # not of a disk's image that was named by mistake
             digest = sha256_of(trace)
     return {
         "command": command_words(),
@@ -50,18 +52,18 @@ def tell(arguments: argparse.Namespace, document: dict[str, Any]) -> int:
     try:
         print(text if arguments.format == "json" else _as_text(document), flush=True)
         for warning in document["warnings"]:
-            print(f"flextrace replay: warning: {warning}", file=sys.stderr)
+            say("replay", f"warning: {warning}")
         for reason in document["reasons"]:
-            print(f"flextrace replay: not trustworthy: {reason}", file=sys.stderr)
+            say("replay", f"not trustworthy: {reason}")
     finally:
         # Also where nobody reads what is printed; and after it, since the disk may be full.
         if arguments.output:
             write_text(arguments.output, text, force=arguments.force)
     if "fidelity" in document and arguments.output:
         quoted = shlex.quote(str(arguments.output))
-        print(f"flextrace replay: next: flextrace report -o report.html --replay {quoted}", file=sys.stderr)
+        say("replay", f"next: flextrace report -o report.html --replay {quoted}")
     if document["stopped"] == "signal":
-        print("flextrace replay: interrupted; the result is of what was replayed until then", file=sys.stderr)
+        say("replay", "interrupted; the result is of what was replayed until then")
         return EXIT_INTERRUPTED
     if document.get("fidelity_missing") == INTERRUPTED:
         return EXIT_INTERRUPTED
