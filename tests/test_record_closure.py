@@ -12,7 +12,7 @@ import characterize
 from characterize.layout import BlockOp
 from tests.loop_file_system import loop_file_system
 from tests.own_place import own_place
-from tests.told import PROGRAMS, arguments_of, run_recorder, wait_for_recording
+from tests.told import PROGRAMS, arguments_of, run_recorder
 
 TOLERANCE = 0.001
 # A network file system, as the root of the VMs is one, charges the reading of programs, which no block device sees.
@@ -110,33 +110,3 @@ def test_tasks_that_copy_nothing(system, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "does not agree" not in done.stderr
     assert_tasks_agree(characterize.open(tmp_path / "t"))
-
-
-def test_tasks_that_were_running_before(system, tmp_path):
-    """Only what happened from the attachment on counts on either side."""
-    directory = system.place / "early"
-    directory.mkdir()
-    for name, size in (("early", 103 * 101), ("early-appended", 61), ("early-closed", 7)):
-        (directory / name).write_bytes(bytes(size))
-    program = subprocess.Popen(
-        [PROGRAMS / "descriptors", directory, "early"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        while program.stdout.readline() != "ready\n":
-            assert program.poll() is None
-        recorder = subprocess.Popen(
-            [PROGRAMS.parent / "flextrace-record", "-o", tmp_path / "t", "-p", str(program.pid)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        wait_for_recording(recorder.stderr)
-        program.communicate("go\n", timeout=120)
-        assert recorder.wait(timeout=120) == 0
-    finally:
-        program.kill()
-    both = characterize.open(tmp_path / "t").header.metadata["closure"]["tasks"]
-    # The kernel charges a call at its end: those that run at the attachment, here a read of 3 bytes in one process and
-    # of 1 byte in the other, are known to it alone.
-    missing = {name: both[name]["kernel"] - both[name]["seen"] for name in ACCOUNTS}
-    expected = {"rchar": 3 + 1, "wchar": 0, "syscr": 2, "syscw": 0, "read_bytes": 0, "write_bytes": 0}
-    assert missing == {name: expected[name] for name in ACCOUNTS}
