@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
 import re
 import signal
 import subprocess
-import termios
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from tests.block_device import BlockDevice, loop_device, mounted, partition
 from tests.loop_file_system import loop_file_system
 from tests.own_group import GROUPS, made_group
 from tests.own_place import own_place
+from tests.terminal import on_terminal
 from tests.told import RECORDER, open_closed, run_recorder, wait_for_recording, without_map_iterators
 
 pytest_plugins = ["small_file_system"]
@@ -273,26 +272,12 @@ def test_full_disk_is_told_and_leaves_what_was_written(small_file_system, tmp_pa
     assert len(trace.io) > 30000
 
 
-def read_terminal(master: int) -> str:
-    text = b""
-    with contextlib.suppress(OSError):
-        while part := os.read(master, 4096):
-            text += part
-    return text.decode()
-
-
 @pytest.mark.parametrize(("quiet", "columns"), [(False, 0), (True, 0), (False, 20)])
 def test_status_line_on_a_terminal(tmp_path, quiet, columns):
     """Of a line that wraps the terminal would keep a part; 0: it does not say how wide it is."""
     script = f"for i in 1 2 3 4 5 6 7 8; do echo x >> {tmp_path}/log; sleep 0.3; done"
     options = ["--quiet"] * quiet
-    master, slave = pty.openpty()
-    termios.tcsetwinsize(slave, (24, columns))
-    recorder = subprocess.Popen([RECORDER, *options, "-o", tmp_path / "t", "--", "sh", "-c", script], stderr=slave)
-    os.close(slave)
-    text = read_terminal(master)
-    os.close(master)
-    assert recorder.wait(timeout=120) == 0
+    text, _ = on_terminal([RECORDER, *options, "-o", tmp_path / "t", "--", "sh", "-c", script], columns)
     rest = r"[^\x1b]*" if columns else r"\d+ records/s, [\d.]+ MB written, \d+ lost"
     lines = re.findall(rf"\r((\d+) s: {rest})\x1b\[K", text)
     assert not (quiet and lines)
