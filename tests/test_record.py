@@ -42,9 +42,20 @@ def known_runs(tmp_path_factory) -> list[tuple[characterize.Trace, list[tuple], 
         trace_path = directories[0].parent / f"known-{number}.iotrace"
         done = run_recorder(trace_path, "sh", "-c", ONE_AFTER_THE_OTHER, KNOWN_IO, *directories)
         assert done.returncode == 0, done.stderr
+        assert "does not agree" not in done.stderr
         trace, outputs = characterize.open(trace_path), done.stdout.split("\n\n")[:-1]
         runs += [(trace, told(output), place) for output, place in zip(outputs, directories, strict=True)]
     return runs
+
+
+def test_the_kernel_has_counted_exactly_as_much(known_runs):
+    for closure in (trace.header.metadata["closure"] for trace, *_ in known_runs):
+        for name in ("rchar", "wchar", "syscr", "syscw"):
+            both = closure["tasks"][name]
+            assert both["seen"] == both["kernel"] > 0, name
+            assert both["ratio"] == 1
+        for both in (both for device in closure["devices"].values() for both in device.values()):
+            assert abs(both["seen"] - both["kernel"]) <= 1 << 20
 
 
 def test_inherited_descriptor_and_exit_status(tmp_path):

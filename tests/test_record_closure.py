@@ -4,23 +4,16 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import characterize
 from characterize.layout import BlockOp
+from tests.closure import agree, assert_tasks_agree
 from tests.loop_file_system import loop_file_system
 from tests.own_place import own_place
-from tests.told import PROGRAMS, arguments_of, run_recorder
+from tests.told import PROGRAMS, run_recorder
 
-TOLERANCE = 0.001
-# A network file system, as the root of the VMs is one, charges the reading of programs, which no block device sees.
-PROGRAMS_ON_NETWORK = any(
-    line.split()[1:3] == ["/", "9p"] for line in Path("/proc/self/mounts").read_text().splitlines()
-)
-ACCOUNTS = ["rchar", "wchar", "syscr", "syscw", *([] if PROGRAMS_ON_NETWORK else ["read_bytes"]), "write_bytes"]
-PATHS = ["splice", "aio", "io_uring", "mmap", "descriptors", "names", "flags", "tasks"]
 LOADS = [
     "direct-syscall-read",
     "direct-aio-write",
@@ -37,28 +30,6 @@ pytestmark = pytest.mark.records
 def system(tmp_path_factory):
     with loop_file_system("ext4", tmp_path_factory.mktemp("closure")) as made:
         yield made
-
-
-def agree(seen: int, kernel: int) -> bool:
-    return abs(seen - kernel) <= TOLERANCE * kernel
-
-
-def assert_tasks_agree(trace: characterize.Trace) -> None:
-    assert not trace.header.lost
-    both = trace.header.metadata["closure"]["tasks"]
-    off = {name: both[name] for name in ACCOUNTS if not agree(both[name]["seen"], both[name]["kernel"])}
-    assert not off
-
-
-@pytest.mark.parametrize("program", PATHS)
-def test_tasks_on_every_data_path(system, tmp_path, program):
-    directory = system.place / program
-    directory.mkdir()
-    done = run_recorder(tmp_path / "t", PROGRAMS / program, directory, *arguments_of(program))
-    assert done.returncode == 0, done.stderr
-    trace = characterize.open(tmp_path / "t")
-    assert_tasks_agree(trace)
-    assert trace.header.metadata["closure"]["tasks"]["wchar"]["kernel"] > 0
 
 
 @pytest.mark.parametrize("mode", LOADS)

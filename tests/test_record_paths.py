@@ -17,6 +17,7 @@ import pytest
 
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
+from tests.closure import assert_tasks_agree
 from tests.kernel import has_tracepoint
 from tests.loop_file_system import IMAGE_BYTES, loop_file_system
 from tests.told import (
@@ -123,6 +124,13 @@ def test_totals_are_those_of_the_records(run):
         for what, number in values.items()
     }
     assert {key: number for key, number in totals.items() if number} == dict(+sums)
+
+
+@pytest.mark.parametrize("program", [program for program in PATHS if program != "compat"])
+def test_the_kernel_has_counted_as_much(recordings, program):
+    trace = recordings(program).trace
+    assert_tasks_agree(trace)
+    assert trace.header.metadata["closure"]["tasks"]["wchar"]["kernel"] > 0
 
 
 @pytest.mark.parametrize("program", ["aio", "io_uring"])
