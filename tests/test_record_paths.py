@@ -153,6 +153,14 @@ def test_a_request_that_tells_nobody_of_its_success_ends_in_the_call_that_it_is_
     assert ((closes["start_ns"] + closes["duration_ns"]).to_numpy() <= ended_ns).all()
 
 
+def test_files_that_requests_of_io_uring_make_were_not_there_before(recordings):
+    run = recordings("io_uring")
+    files = run.trace.files[run.trace.files["file"].isin([*run.names])]
+    created = files.loc[files["type"] == FileType.REGULAR, "flags"] & int(FileFlag.CREATED) != 0
+    assert created.any()
+    assert created.all()
+
+
 def test_asynchronous_operations_left_in_flight_by_their_process(tmp_path):
     """Each is recorded or, where no tracepoint tells its end (before 6.6), counted as lost."""
     (tmp_path / "left").mkdir()

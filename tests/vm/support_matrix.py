@@ -50,7 +50,7 @@ ROWS = {
     "null_blk, with requests and without": r"\[null_blk",
     "NVMe": r"\[nvme\]",
     "SCSI": r"\[scsi\]",
-    "sums agree with the kernel's own (closure)": "closure",
+    "sums agree with the kernel's own (closure)": "closure|kernel_has_counted",
     "losses are counted": "loss|lost|gaps",
     "choices: paths, sizes, devices, control groups, durations": "test_record_use",
 }
