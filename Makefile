@@ -74,7 +74,7 @@ lint: build build/.apt-lint ## ruff, mypy, clang-format, shellcheck
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
-	clang-format --dry-run --Werror $(filter-out bpf/trace_format.h,$(wildcard bpf/*.[ch] replayer/engine/*.[ch] tests/programs/*.[ch]))
+	clang-format --dry-run --Werror $(filter-out bpf/trace_format.h,$(wildcard bpf/*.[ch] replayer/engine/*.[ch] tests/programs/*.[ch] tests/bench/*.c))
 	shellcheck .ci/run tests/vm/fetch_kernel tests/vm/guest.sh
 
 ##@ Measure (BENCH_ARGS=--help says with which options)
@@ -246,7 +246,7 @@ build/flextrace-record: $(RECORD_OBJECTS)
 ENGINE_LIBRARIES := -luring -lblkid -lpthread -lm
 ENGINE_OBJECTS := $(patsubst %.c,build/%.o,$(wildcard replayer/engine/*.c))
 
-build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) $(wildcard bpf/*.h) $(BUILT_BY) | build/.apt
+build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h bpf/*.h) $(BUILT_BY) | build/.apt
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
 
@@ -280,14 +280,13 @@ SCHEDULE_SOURCES := $(patsubst %,replayer/engine/%.c,schedule segment plan cause
 build/tests/computing: replayer/engine/others.c replayer/engine/timing.c
 build/tests/segments: $(SCHEDULE_SOURCES)
 build/tests/verdicts: replayer/engine/accuracy.c
-build/tests/computing build/tests/margins build/tests/segments build/tests/verdicts: $(wildcard replayer/engine/*.h)
 build/tests/computing: PROGRAM_LIBRARIES := -lm
 build/tests/segments: PROGRAM_LIBRARIES := $(SMALL_SEGMENTS)
 
-build/tests/known_names: bpf/names.c bpf/names.h
-build/tests/quantities: bpf/quantity.c bpf/quantity.h
-build/tests/ring_plans: bpf/ring_plan.c bpf/ring_plan.h bpf/ring_event.h
-build/tests/shared_offsets: bpf/shared_offset.c bpf/shared_offset.h
+build/tests/known_names: bpf/names.c
+build/tests/quantities: bpf/quantity.c
+build/tests/ring_plans: bpf/ring_plan.c
+build/tests/shared_offsets: bpf/shared_offset.c
 RECORDING_PROGRAMS := $(patsubst %,build/tests/%,late_records short_tracing trace_limits unnoted_offsets waiting_files)
 $(RECORDING_PROGRAMS): $(filter-out build/bpf/record.o,$(RECORD_OBJECTS))
 $(RECORDING_PROGRAMS): PROGRAM_LIBRARIES := $(BPF_LIBRARIES) -luring
@@ -296,6 +295,6 @@ build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard
 	@mkdir -p $(@D)
 	$(call say,CC,$@) $(CC) $(CFLAGS) $(SMALL_SEGMENTS) -static $(filter %.c,$^) -o $@ $(ENGINE_LIBRARIES)
 
-build/tests/%: tests/programs/%.c $(wildcard tests/programs/*.h) bpf/trace_format.h $(BUILT_BY) | build/.apt
+build/tests/%: tests/programs/%.c $(wildcard tests/programs/*.h replayer/engine/*.h bpf/*.h) $(BUILT_BY) | build/.apt
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CFLAGS) $(filter %.c %.o,$^) -o $@ -lpthread $(PROGRAM_LIBRARIES)

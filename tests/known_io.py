@@ -35,7 +35,7 @@ def operations_of(trace: characterize.Trace, directory: Path) -> list[tuple]:
 
 
 def told(output: str) -> list[tuple]:
-    lines = [line.split() for line in output.splitlines() if line != "ready"]
+    lines = [line.split() for line in output.splitlines()]
     return [(kind, name, *map(int, numbers)) for kind, name, *numbers in lines]
 
 

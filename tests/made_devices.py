@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,6 +21,11 @@ CONFIGFS = Path("/sys/kernel/config")
 SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
 NVME = Path("/dev/nvme0n1")
 numbers = itertools.count()
+
+
+def _name() -> str:
+    """Not that of a device of another run."""
+    return f"flextrace-{os.getpid()}-{next(numbers)}"
 
 
 def load(module: str, *parameters: str) -> None:
@@ -48,7 +54,7 @@ def null_block(**attributes: int) -> Iterator[BlockDevice]:
     load("null_blk")
     if not (CONFIGFS / "nullb").exists():
         run("mount", "-t", "configfs", "none", CONFIGFS)
-    name = f"flextrace{next(numbers)}"
+    name = _name()
     item = CONFIGFS / "nullb" / name
     item.mkdir()
     try:
@@ -92,8 +98,8 @@ def nvme_of_several_paths(backing: BlockDevice) -> Iterator[BlockDevice]:
     run("ip", "link", "set", "lo", "up")
     if not (CONFIGFS / "nvmet").exists():
         run("mount", "-t", "configfs", "none", CONFIGFS)
-    name = f"flextrace{next(numbers)}"
-    subsystem, port = CONFIGFS / "nvmet" / "subsystems" / name, CONFIGFS / "nvmet" / "ports" / "1"
+    name, port_number = _name(), str(_free_port())
+    subsystem, port = CONFIGFS / "nvmet" / "subsystems" / name, CONFIGFS / "nvmet" / "ports" / port_number
     namespace = subsystem / "namespaces" / "1"
     with contextlib.ExitStack() as stack:
         for directory in (subsystem, namespace, port):
@@ -102,17 +108,24 @@ def nvme_of_several_paths(backing: BlockDevice) -> Iterator[BlockDevice]:
         (subsystem / "attr_allow_any_host").write_text("1")
         (namespace / "device_path").write_text(backing.path)
         (namespace / "enable").write_text("1")
-        address = {"trtype": "tcp", "adrfam": "ipv4", "traddr": "127.0.0.1", "trsvcid": "4420"}
+        address = {"trtype": "tcp", "adrfam": "ipv4", "traddr": "127.0.0.1", "trsvcid": port_number}
         for attribute, value in address.items():
             (port / f"addr_{attribute}").write_text(value)
         (port / "subsystems" / name).symlink_to(subsystem)
         stack.callback((port / "subsystems" / name).unlink)
-        Path("/dev/nvme-fabrics").write_text(f"transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn={name}")
+        Path("/dev/nvme-fabrics").write_text(f"transport=tcp,traddr=127.0.0.1,trsvcid={port_number},nqn={name}")
         controller = next(
             path.parent for path in Path("/sys/class/nvme").glob("nvme*/subsysnqn") if path.read_text().strip() == name
         )
         stack.callback((controller / "delete_controller").write_text, "1")
         yield BlockDevice(_disk_of_subsystem(name))
+
+
+def _free_port() -> int:
+    """Of TCP; what nvmet calls a port has a number of 16 bits, too."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def _disk_of_subsystem(name: str) -> str:
@@ -161,7 +174,7 @@ def mapped(*rows: str) -> Iterator[BlockDevice]:
     for row in rows:
         if (target := row.split()[2]) in {"delay", "flakey"}:
             load(f"dm_{target}")
-    name = f"flextrace{next(numbers)}"
+    name = _name()
     run("dmsetup", "--noudevsync", "create", name, input="\n".join(rows))
     try:
         minor = run("dmsetup", "info", "--columns", "--noheadings", "-o", "minor", name).strip()
@@ -182,7 +195,8 @@ def raid(level: int, *disks: BlockDevice) -> Iterator[BlockDevice]:
     load(f"raid{level}")
     if not shutil.which("mdadm"):
         pytest.skip("mdadm is not installed")
-    node = f"/dev/md{100 + next(numbers)}"
+    free = next(number for number in itertools.count(100) if not Path(f"/sys/block/md{number}").exists())
+    node = f"/dev/md{free}"
     options = ["--chunk=64"] if level == 0 else ["--assume-clean"]
     members = [disk.path for disk in disks]
     run("mdadm", "--build", node, f"--level={level}", f"--raid-devices={len(members)}", *options, *members)

@@ -130,7 +130,7 @@ def test_what_a_header_knows_of_flags_and_durations_stays(tmp_path):
         assert "alice" not in json.dumps(after.header.metadata)
 
 
-def test_structure_is_kept(tmp_path):
+def test_structure_is_kept():
     names = Names(KEY, keep_extensions=True)
     paths = anonymised(named_trace(), names).paths
     for file, path in PATHS.items():
@@ -168,7 +168,7 @@ def test_equal_names_stay_equal_and_others_stay_different(parts):
         assert anonymised(made_trace(paths=paths), Names(KEY[::-1])).paths != hashed
 
 
-def test_dry_run_writes_nothing(named, key, tmp_path, cli, capsys):
+def test_dry_run_writes_nothing(named, key, tmp_path, cli):
     before = sorted(tmp_path.iterdir())
     status, error = cli("export", named, "--anonymise", "--key", key, "--dry-run")
     assert status == 0

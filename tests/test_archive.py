@@ -162,7 +162,7 @@ def test_the_checksum_is_that_of_the_trace(trace, archive):
 # ---- damage ----
 
 
-def test_truncated_anywhere(archive, tmp_path):
+def test_truncated_anywhere(archive):
     content = archive.read_bytes()
     for size in [4, 5, 11, 12, *range(100, len(content), 997), len(content) - 1]:
         archive.write_bytes(content[:size])
@@ -170,7 +170,7 @@ def test_truncated_anywhere(archive, tmp_path):
             characterize.open(archive)
 
 
-def test_a_flipped_bit_is_found_or_means_nothing(trace, archive, tmp_path):
+def test_a_flipped_bit_is_found_or_means_nothing(trace, archive):
     """Of each file, one bit anywhere; statistics of pages, for one, are read by nobody."""
     content, original = archive.read_bytes(), characterize.open(trace)
     chance, told = random.Random(1), []

@@ -7,15 +7,14 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.probed_profile import unscored_profile
+from tests.straced import ROOT
 from tests.synthetic_machine import MIB
 from tests.told import run_recorder
 
-ROOT = Path(__file__).parent.parent
 STAMP = ROOT / "build" / ".kernels"
 PARTS = ("characterize", "replayer", "selfscale")
 # As the Makefile has them.

@@ -119,7 +119,7 @@ def test_an_absurd_limit_is_a_usage_error():
     assert caught.value.exit_code == 2
 
 
-def test_without_permission_the_error_names_the_remedy(tmp_path):
+def test_without_permission_the_error_names_the_remedy():
     program = (
         "import os; os.setuid(65534)\n"
         "from characterize.errors import FlextraceError\n"

@@ -84,7 +84,7 @@ def test_a_file_that_is_gone_when_the_part_makes_it_again_is_empty(last):
     assert part.files[["size_bytes", "flags"]].to_numpy().tolist() == [[0, FileFlag.CREATED]]
 
 
-def test_windows_add_up_and_each_is_a_recording_of_its_own(tmp_path):
+def test_windows_add_up_and_each_is_a_recording_of_its_own():
     parent = database_like(60)
     end = (parent.io["start_ns"].max() + 1) / SECOND_NS
     edges = np.linspace(0, end, 5)

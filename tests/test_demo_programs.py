@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.demo.sort_input import LINE_BYTES, write_sort_input
+from tests.straced import ROOT
 
 pytestmark = pytest.mark.parallel
 
-ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "tests/programs/debit_credit.c"
 
 

@@ -159,7 +159,7 @@ def test_a_read_at_the_end_is_as_short_as_recorded_and_beyond_it_counts_as_short
     assert document["reasons"]
 
 
-def test_a_larger_file_of_another_trace_is_cut_where_its_end_matters(run_phase, tmp_path):
+def test_a_larger_file_of_another_trace_is_cut_where_its_end_matters(run_phase):
     big = made_trace([read(0, 4096)], files=[{"file": 1, "size_bytes": 100000}], flags=HeaderFlag.UNTIMED)
     run_phase(big, options=["--keep-image"])
     at_end = read(4096, 904, 1)

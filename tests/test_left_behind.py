@@ -48,6 +48,17 @@ def test_that_does_not_end(tmp_path, group, small_file_system):
         signal.pause()
 """
 
+RUNS_A_VM = """
+import sys
+from pathlib import Path
+
+from tests.vm import machine
+
+machine.BUILD = Path(sys.argv[1])
+machine._vng = lambda *_: ["bash", "-c", "(read process _ </proc/self/stat; echo $process; sleep infinity) & wait"]
+machine.run("6.1", "", machine.BUILD / "results", 600)
+"""
+
 
 def said(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -88,3 +99,14 @@ def test_what_is_left_goes_when_its_run_has_ended(tmp_path):
             run.kill()
     take_away()
     wait_until(lambda: left(base, process, made) == (0, 0, 0, 0, False))
+
+
+def test_a_vm_ends_with_the_run_that_it_belongs_to(tmp_path):
+    """Also what its process has started, as virtme-ng starts QEMU."""
+    console = tmp_path / "results" / "console"
+    with subprocess.Popen([sys.executable, "-c", RUNS_A_VM, tmp_path], cwd=ROOT) as run:
+        try:
+            wait_until(lambda: console.exists() and console.read_text().endswith("\n"))
+        finally:
+            run.kill()
+    wait_until(lambda: not runs(console.read_text().strip()))

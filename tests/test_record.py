@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder against programs whose every operation is known, against strace and against the kernel's counters."""
+"""The recorder against a program whose every operation is known, and against strace; how it ends, what it refuses."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.layout import Fileop, IoOp, RecordKind
+from characterize.layout import Fileop, IoOp
 from tests.known_io import (  # noqa: F401 (the tests of known_runs)
     KNOWN_IO,
-    names_below,
     operations_of,
     test_a_rename_names_the_new_path_and_unlink_finds_it,
     test_created_files_and_flags,
@@ -43,32 +42,20 @@ def known_runs(tmp_path_factory) -> list[tuple[characterize.Trace, list[tuple], 
         trace_path = directories[0].parent / f"known-{number}.iotrace"
         done = run_recorder(trace_path, "sh", "-c", ONE_AFTER_THE_OTHER, KNOWN_IO, *directories)
         assert done.returncode == 0, done.stderr
+        assert "does not agree" not in done.stderr
         trace, outputs = characterize.open(trace_path), done.stdout.split("\n\n")[:-1]
         runs += [(trace, told(output), place) for output, place in zip(outputs, directories, strict=True)]
     return runs
 
 
-def test_a_file_that_was_open_before_recording(tmp_path):
-    (tmp_path / "early").write_bytes(bytes(109 + 31 * 113))
-    program = subprocess.Popen([KNOWN_IO, tmp_path, "early"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    trace_path = tmp_path / "early.iotrace"
-    try:
-        assert program.stdout.readline().startswith("open early")
-        assert program.stdout.readline() == "ready\n"
-        recorder = subprocess.Popen(
-            [RECORDER, "-o", trace_path, "-p", str(program.pid)], stderr=subprocess.PIPE, text=True
-        )
-        wait_for_recording(recorder.stderr)
-        output, _ = program.communicate("go\n", timeout=120)
-        assert recorder.wait(timeout=120) == 0
-    finally:
-        program.kill()
-    trace = characterize.open(trace_path)
-    reads = [row for row in told(output) if row[0] == "read"]
-    assert len(reads) == 31
-    assert Counter(operations_of(trace, tmp_path)) == Counter(reads)
-    early = trace.files[trace.files["path"].str.endswith("/early")].iloc[0]
-    assert early["size_bytes"] == 109 + 31 * 113
+def test_the_kernel_has_counted_exactly_as_much(known_runs):
+    for closure in (trace.header.metadata["closure"] for trace, *_ in known_runs):
+        for name in ("rchar", "wchar", "syscr", "syscw"):
+            both = closure["tasks"][name]
+            assert both["seen"] == both["kernel"] > 0, name
+            assert both["ratio"] == 1
+        for both in (both for device in closure["devices"].values() for both in device.values()):
+            assert abs(both["seen"] - both["kernel"]) <= 1 << 20
 
 
 def test_inherited_descriptor_and_exit_status(tmp_path):
@@ -109,55 +96,6 @@ def test_agrees_with_strace(tmp_path):
         recorded[kind, name] += max(result, 0)
     assert totals
     assert +recorded == +totals
-
-
-def test_block_bytes_agree_with_the_device_statistics(tmp_path):
-    # O_DIRECT on a file, so that every byte is a block request at once.
-    path = tmp_path / "direct"
-    size = 61 * 4096 * 16
-    subprocess.run(
-        ["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={size}", "iflag=count_bytes", "conv=fsync"],
-        check=True,
-        capture_output=True,
-    )
-    done = run_recorder(tmp_path / "t", "dd", f"if={path}", "of=/dev/null", "bs=65536", "iflag=direct")
-    assert done.returncode == 0, done.stderr
-    trace = characterize.open(tmp_path / "t")
-    names = names_below(trace, tmp_path)
-    reads = trace.io[trace.io["file"].map(names) == "direct"]
-    caused = trace.blocks[trace.blocks["cause"].isin(reads["id"])]
-    if (
-        caused.empty
-        and not Path(f"/sys/dev/block/{os.major(path.stat().st_dev)}:{os.minor(path.stat().st_dev)}").exists()
-    ):
-        pytest.skip("the temporary directory is not on a block device")
-    assert caused["bytes"].sum() == size == reads["result"].sum()
-    # On this kernel tracepoints can go by unseen: requests whose end did have no response time, and the trace says so.
-    unended = int((caused["duration_ns"] == 0).sum())
-    assert unended <= min(trace.header.metadata["ends_unseen"], len(caused) - 1)
-    # Each block request lies inside the call that caused it.
-    joined = caused.merge(reads, left_on="cause", right_on="id", suffixes=("", "_io"))
-    assert (joined["start_ns"] >= joined["start_ns_io"]).all()
-    assert (joined["start_ns"] + joined["duration_ns"] <= joined["start_ns_io"] + joined["duration_ns_io"]).all()
-
-
-def test_forced_loss_is_counted_and_the_sum_is_the_truth(tmp_path):
-    operations = 200_003
-    program = f"dd if=/dev/zero of={tmp_path}/file bs=7 count={operations}"
-    done = run_recorder(tmp_path / "t", *program.split(), options=("--ring-bytes", "32K", "--layer", "vfs"))
-    trace = characterize.open(tmp_path / "t")
-    if not trace.header.lost:
-        pytest.skip("even the smallest ring lost nothing: the drain kept up")
-    assert done.returncode == 3
-    assert "LOST" in done.stderr
-    io_lost = trace.header.lost[RecordKind.IO]
-    gaps = trace.gaps[trace.gaps["lost_kind"] == RecordKind.IO]
-    assert gaps["lost_count"].sum() == io_lost
-    writes = (trace.io["asked_bytes"] == 7) & (trace.io["op"] == IoOp.WRITE)
-    others = len(trace.io) - writes.sum()
-    # dd reads /dev/zero, which is no file; what else it reads while starting is few, and may be among the lost.
-    assert operations <= writes.sum() + io_lost <= operations + 60
-    assert others < 60
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
@@ -231,24 +169,17 @@ def test_a_killed_recorder_leaves_a_readable_trace(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "words"),
+    ("arguments", "words"),
     [
-        ([], 2, "nothing to record"),
-        (["-p", "1", "--", "true"], 2, "choose one"),
-        (["--layer", "disk", "--", "true"], 2, "choose vfs, block or both"),
-        (["-p", "x"], 2, "not a number"),
-        (["-p", "4194304"], 1, "cannot record process 4194304"),
-        (["--ring-bytes", "50000", "--", "true"], 2, "power of two"),
-        (["--ring-bytes", "16K", "--", "true"], 2, "not a size from 32768 to"),
-        (["--max-files", "0", "--", "true"], 2, "not a number from 1 to"),
-        (["--", "/nonexistent/program"], 1, "cannot start /nonexistent/program"),
+        (["-p", "4194304"], "cannot record process 4194304"),
+        (["--", "/nonexistent/program"], "cannot start /nonexistent/program"),
     ],
 )
-def test_bad_usage(tmp_path, arguments, code, words):
+def test_what_is_not_there(tmp_path, arguments, words):
     done = subprocess.run(
         [RECORDER, "-o", tmp_path / "t", *arguments], capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == code
+    assert done.returncode == 1
     assert words in done.stderr
 
 
@@ -257,28 +188,6 @@ def test_an_existing_trace_is_not_overwritten(tmp_path):
     trace.write_text("precious")
     assert run_recorder(trace, "true").returncode == 2
     assert trace.read_text() == "precious"
-    assert run_recorder(trace, "true", options=("--force",)).returncode == 0
-    characterize.open(trace)
-
-
-def test_without_privilege_the_message_names_the_remedy(tmp_path):
-    tmp_path.chmod(0o777)
-    for parent in tmp_path.parents:
-        if parent.owner() == "root" and parent != Path("/tmp") and parent != Path("/"):
-            parent.chmod(0o755)
-    done = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", RECORDER, "-o", tmp_path / "t", "--", "true"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    if "execute" in done.stderr or "Permission denied" in done.stderr.splitlines()[0][:40]:
-        pytest.skip(f"another user cannot run the recorder from this checkout: {done.stderr.strip()}")
-    assert done.returncode == 1
-    assert "CAP_BPF" in done.stderr
-    assert "sudo" in done.stderr
-    assert not (tmp_path / "t").exists()
 
 
 def test_paths_are_those_that_the_task_sees(tmp_path):

@@ -107,18 +107,6 @@ os.write(os.open("{tmp_path}/own", os.O_RDWR | os.O_CREAT), bytes(5))
     assert files.loc[f"{tmp_path}/own", "flags"] == int(FileFlag.CREATED)
 
 
-def test_files_that_are_made_by_requests_of_io_uring_were_not_there_before(tmp_path):
-    directory = tmp_path / "d"
-    directory.mkdir()
-    done = run_recorder(tmp_path / "t", RECORDER.parent / "tests" / "io_uring", directory)
-    assert done.returncode == 0, done.stderr
-    files = files_by_path(characterize.open(tmp_path / "t"))
-    files = files[files.index.str.startswith(f"{directory}/") & (files["type"] == 1)]
-    created = files["flags"] & int(FileFlag.CREATED) != 0
-    assert created.any()
-    assert created.all()
-
-
 # QEMU's emulated processors run into an int3 of before when the kernel switches a tracepoint on that another process
 # goes through all the time. Linux 6.12 panics then (Oops int3 in filemap_map_pages), in some of these 20 recordings.
 @pytest.mark.skipif("virtme_hostname" in Path("/proc/cmdline").read_text(), reason="a VM without KVM panics")

@@ -4,23 +4,16 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import characterize
 from characterize.layout import BlockOp
+from tests.closure import agree, assert_tasks_agree
 from tests.loop_file_system import loop_file_system
 from tests.own_place import own_place
-from tests.told import PROGRAMS, arguments_of, run_recorder, wait_for_recording
+from tests.told import PROGRAMS, run_recorder
 
-TOLERANCE = 0.001
-# A network file system, as the root of the VMs is one, charges the reading of programs, which no block device sees.
-PROGRAMS_ON_NETWORK = any(
-    line.split()[1:3] == ["/", "9p"] for line in Path("/proc/self/mounts").read_text().splitlines()
-)
-ACCOUNTS = ["rchar", "wchar", "syscr", "syscw", *([] if PROGRAMS_ON_NETWORK else ["read_bytes"]), "write_bytes"]
-PATHS = ["splice", "aio", "io_uring", "mmap", "descriptors", "names", "flags", "tasks"]
 LOADS = [
     "direct-syscall-read",
     "direct-aio-write",
@@ -37,28 +30,6 @@ pytestmark = pytest.mark.records
 def system(tmp_path_factory):
     with loop_file_system("ext4", tmp_path_factory.mktemp("closure")) as made:
         yield made
-
-
-def agree(seen: int, kernel: int) -> bool:
-    return abs(seen - kernel) <= TOLERANCE * kernel
-
-
-def assert_tasks_agree(trace: characterize.Trace) -> None:
-    assert not trace.header.lost
-    both = trace.header.metadata["closure"]["tasks"]
-    off = {name: both[name] for name in ACCOUNTS if not agree(both[name]["seen"], both[name]["kernel"])}
-    assert not off
-
-
-@pytest.mark.parametrize("program", PATHS)
-def test_tasks_on_every_data_path(system, tmp_path, program):
-    directory = system.place / program
-    directory.mkdir()
-    done = run_recorder(tmp_path / "t", PROGRAMS / program, directory, *arguments_of(program))
-    assert done.returncode == 0, done.stderr
-    trace = characterize.open(tmp_path / "t")
-    assert_tasks_agree(trace)
-    assert trace.header.metadata["closure"]["tasks"]["wchar"]["kernel"] > 0
 
 
 @pytest.mark.parametrize("mode", LOADS)
@@ -110,33 +81,3 @@ def test_tasks_that_copy_nothing(system, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "does not agree" not in done.stderr
     assert_tasks_agree(characterize.open(tmp_path / "t"))
-
-
-def test_tasks_that_were_running_before(system, tmp_path):
-    """Only what happened from the attachment on counts on either side."""
-    directory = system.place / "early"
-    directory.mkdir()
-    for name, size in (("early", 103 * 101), ("early-appended", 61), ("early-closed", 7)):
-        (directory / name).write_bytes(bytes(size))
-    program = subprocess.Popen(
-        [PROGRAMS / "descriptors", directory, "early"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        while program.stdout.readline() != "ready\n":
-            assert program.poll() is None
-        recorder = subprocess.Popen(
-            [PROGRAMS.parent / "flextrace-record", "-o", tmp_path / "t", "-p", str(program.pid)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        wait_for_recording(recorder.stderr)
-        program.communicate("go\n", timeout=120)
-        assert recorder.wait(timeout=120) == 0
-    finally:
-        program.kill()
-    both = characterize.open(tmp_path / "t").header.metadata["closure"]["tasks"]
-    # The kernel charges a call at its end: those that run at the attachment, here a read of 3 bytes in one process and
-    # of 1 byte in the other, are known to it alone.
-    missing = {name: both[name]["kernel"] - both[name]["seen"] for name in ACCOUNTS}
-    expected = {"rchar": 3 + 1, "wchar": 0, "syscr": 2, "syscw": 0, "read_bytes": 0, "write_bytes": 0}
-    assert missing == {name: expected[name] for name in ACCOUNTS}

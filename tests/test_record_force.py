@@ -11,7 +11,7 @@ import pytest
 
 import characterize
 from characterize.layout import HeaderFlag
-from tests.told import RECORDER, interrupt_command
+from tests.told import RECORDER, interrupt_command, run_recorder
 
 pytestmark = pytest.mark.records
 
@@ -41,6 +41,15 @@ def test_a_forced_recording_leaves_what_was_there_to_who_has_it_open(tmp_path, b
     else:
         assert trace.read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"t", "link", *(["copy"] if begins else [])}
+
+
+def test_what_was_there_stays_where_the_command_cannot_be_started(tmp_path):
+    trace = tmp_path / "t"
+    trace.write_bytes(b"precious")
+    for output in (trace, tmp_path / "new"):
+        assert run_recorder(output, "/no/such", options=("--force",)).returncode == 1
+    assert trace.read_bytes() == b"precious"
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_forced_recording_is_as_readable_as_what_was_there(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording says of the machine and of itself: residency, devices, gaps, closure, its own writes."""
+"""What a recording says of the machine and of itself: residency, devices, gaps, its own writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.block_device import loop_device
 from tests.loop_file_system import loop_file_system
 from tests.own_place import own_place
 from tests.page_cache import cache_only, resident_pages
-from tests.told import PROGRAMS, ROOT, run_recorder
+from tests.told import ROOT, run_recorder
 
 PAGE = mmap.PAGESIZE
 ATTEMPTS = 5
@@ -195,15 +195,8 @@ def test_gaps_lie_in_time_where_the_losses_were(tmp_path):
         pytest.skip("even the smallest ring lost nothing: the drain kept up")
     assert done.returncode == 3
     assert done.stderr.count("RECORDS ARE BEING LOST") == 1
-    by_kind = trace.gaps.groupby("lost_kind")["lost_count"].sum().to_dict()
-    assert by_kind == {int(kind): count for kind, count in trace.header.lost.items()}
-    assert {RecordKind[name]: count for name, count in trace.header.metadata["lost"].items()} == trace.header.lost
     assert len(gaps) > 4
     assert (gaps["duration_ns"] < 300_000_000).all()
-    for _, rows in gaps.groupby("cpu"):
-        spans = rows.sort_values("start_ns")
-        ends = spans["start_ns"] + spans["duration_ns"]
-        assert (spans["start_ns"].iloc[1:].to_numpy() >= ends.iloc[:-1].to_numpy()).all()
     # What was written and what was lost is what happened, whatever was lost.
     written = trace.header.metadata["totals"]["write"]["syscall"]
     assert written["count"] >= 2 * 60013
@@ -237,23 +230,6 @@ def test_the_recorder_writes_megabytes(tmp_path):
     assert len(records) > 4
     middle = sorted(records, key=lambda write: write[1])[1:-1]
     assert all(size == 1 << 20 and offset % (1 << 20) == 0 for size, offset in middle)
-
-
-def test_closure_of_known_operations(tmp_path):
-    directory = tmp_path / "known"
-    directory.mkdir()
-    done = run_recorder(tmp_path / "t", PROGRAMS / "known_io", directory)
-    assert done.returncode == 0, done.stderr
-    header = characterize.open(tmp_path / "t").header
-    assert not header.lost
-    tasks = header.metadata["closure"]["tasks"]
-    for name in ("rchar", "wchar", "syscr", "syscw"):
-        assert tasks[name]["seen"] == tasks[name]["kernel"] > 0, name
-        assert tasks[name]["ratio"] == 1
-    for device in header.metadata["closure"]["devices"].values():
-        for both in device.values():
-            assert abs(both["seen"] - both["kernel"]) <= 1 << 20
-    assert "does not agree" not in done.stderr
 
 
 def test_direct_reads_that_go_through_the_page_cache_miss_what_others_would(tmp_path):

@@ -311,21 +311,6 @@ for size in range(1, {rounds} + 1):
     assert [trace.paths[file] for file in unlinks["file"]] == [row[0] for row in written]
 
 
-@pytest.mark.parametrize(("program", "begins"), [("/no/such", False), ("true", True)])
-def test_force_takes_an_earlier_trace_only_when_recording_begins(tmp_path, program, begins):
-    trace = tmp_path / "t"
-    assert run_recorder(trace, "sh", "-c", f"echo 1234 > {tmp_path}/file").returncode == 0
-    before = trace.read_bytes()
-    done = run_recorder(trace, program, options=("--force",))
-    assert done.returncode == (0 if begins else 1), done.stderr
-    if begins:
-        assert f"{tmp_path}/file" not in open_closed(trace).paths.values()
-    else:
-        assert trace.read_bytes() == before
-    assert run_recorder(tmp_path / "new", program, options=("--force",)).returncode == done.returncode
-    assert (tmp_path / "new").exists() == begins
-
-
 def test_a_device_keeps_calls_on_names_in_its_volume_of_a_container(tmp_path):
     """Of which the recorder cannot say where it lies: it has another root."""
     volume = tmp_path / "root" / "volume"

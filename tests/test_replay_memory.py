@@ -14,10 +14,10 @@ from characterize.layout import BLOCK_DTYPE, FILE_DTYPE, NOT_MEASURED_U64, TASK_
 from characterize.trace import Header
 from characterize.trace_files.trace_writer import write_chunks
 from tests.bench.large_trace import FILE_BYTES, GAP_NS, read_pieces
+from tests.straced import ROOT
 
 pytestmark = pytest.mark.parallel
 
-ROOT = Path(__file__).resolve().parent.parent
 SMALL, LARGE = 100_000, 1_000_000
 PIECE_RECORDS = 1 << 13
 """Small beside what may wait of the operations of a trace below: the last chunk has up to two pieces."""

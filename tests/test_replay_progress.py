@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
 import sys
-import termios
 import time
-from contextlib import suppress
 
 import pytest
 
@@ -18,6 +14,7 @@ from flextrace.output.replay_progress import ERASE, ReplayProgress
 from replayer.run import replay
 from tests.running_replay import slow, wait_until
 from tests.straced import ROOT, needs_engine
+from tests.terminal import on_terminal
 
 pytestmark = pytest.mark.parallel
 
@@ -77,22 +74,12 @@ def test_the_engine_tells_how_many_requests_there_are(tmp_path):
 @pytest.mark.parametrize("columns", [0, 24, 200])
 def test_on_a_terminal_a_line_follows_the_replay_and_is_gone_at_the_end(tmp_path, columns):
     """Of one that wrapped the terminal would keep a part, every second; 0: it does not say how wide it is."""
-    ours, its = pty.openpty()
-    termios.tcsetwinsize(its, (24, columns))
     command = [sys.executable, "-m", "flextrace", "replay", slow(tmp_path / "slow.iotrace"), "--directory"]
-    command += [tmp_path / "image", "--timing", "think", "--max-time", "5"]
+    command += [tmp_path / "image", "--timing", "think", "--max-time", "4"]
     begin = time.monotonic()
-    process = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.PIPE, stderr=its, text=True)
-    os.close(its)
-    said = b""
-    with suppress(OSError):  # the other end is closed
-        while part := os.read(ours, 4096):
-            said += part
-    os.close(ours)
-    out, _ = process.communicate(timeout=30)
+    said, out = on_terminal(command, columns)
     took_s = time.monotonic() - begin
-    assert process.returncode == 0
-    lines = said.decode().split(ERASE)
+    lines = said.split(ERASE)
     assert lines[0] == ""
     replaying = [line for line in lines if line.startswith("replaying: ")]
     assert any(("of 100 requests, ETA " in line) == (columns != 24) for line in replaying)

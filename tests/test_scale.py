@@ -138,22 +138,6 @@ def test_terminated_and_resumed(place, formula, capsys, monkeypatch, interrupt_a
     assert Profile.load(place / "p.json").measured == resumed.measured
 
 
-def test_a_failure_keeps_what_was_measured_and_says_where(place, formula, capsys, monkeypatch):
-    def fails(request):
-        if len(formula.measured) == 5:
-            raise FlextraceError("cannot write to d: No such file or directory")
-        return formula.measure(request)
-
-    monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: fails)
-    assert main(command(place)) == 1
-    error = capsys.readouterr().err
-    journal = place / "p.json.points.ndjson"
-    assert "cannot write to d: No such file" in error
-    assert f"is kept in {journal}; continue with: flextrace scale --resume --directory" in error
-    assert len(journal.read_text().splitlines()) == 1 + 5
-
-
 def test_a_failure_before_the_first_point_leaves_nothing(place, formula, capsys, monkeypatch):
     def fails(request):
         raise FlextraceError("--depth needs a whole number up to 4096", 2)
@@ -202,7 +186,7 @@ def test_terminated_and_resumed_in_other_modes(place, formula, capsys, mode):
 
 
 @pytest.mark.usefixtures("quick")
-def test_resuming_in_another_mode_is_refused(place, formula, capsys):
+def test_resuming_in_another_mode_or_with_another_budget_is_refused(place, formula, capsys):
     formula.interrupt_at.append(3)
     assert main(command(place, "--sync-frac", "10%")) == 130
     for other, said in (
@@ -212,6 +196,7 @@ def test_resuming_in_another_mode_is_refused(place, formula, capsys):
         ([], "sync_frac was 0.1, is 0.0"),
         (["--sync-frac", "0.1", "--target", "1%"], "target was 0.05, is 0.01"),
         (["--sync-frac", "0.1", "--stop-rule", "raidperf"], "stop_rule was confidence, is raidperf"),
+        (["--sync-frac", "0.1", "--budget", "60s"], "budget_s was 120.0, is 60.0"),
     ):
         capsys.readouterr()
         assert main(command(place, "--resume", *other)) == 2
@@ -281,14 +266,6 @@ def test_a_span_without_room_is_refused(place, formula, monkeypatch, capsys):
     processes = int(profile.range_of("processNum")[1])
     needed = sum(profile.range_of("uniqueBytes")[1] / count for count in range(1, processes + 1))
     assert 80 * MIB < needed < 100 * MIB
-
-
-@pytest.mark.usefixtures("quick")
-def test_resuming_with_another_budget_is_refused(place, formula, capsys):
-    formula.interrupt_at.append(3)
-    assert main(command(place)) == 130
-    assert main([*command(place, "--resume"), "--budget", "60s"]) == 2
-    assert "budget_s was 120.0, is 60.0" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("quick")

@@ -2,16 +2,12 @@
 """What is told of measuring while it goes on: on a terminal one line, however narrow that is."""
 
 import os
-import pty
 import re
-import subprocess
 import sys
-import termios
-from contextlib import suppress
 
 import pytest
 
-from tests.straced import ROOT
+from tests.terminal import on_terminal
 
 pytestmark = pytest.mark.parallel
 
@@ -33,20 +29,8 @@ with Progress(1000.0, 0, print) as progress:
 
 @pytest.mark.parametrize("columns", [32, 60, 80, 200])
 def test_on_a_terminal_it_is_one_line_with_the_count_and_the_eta(columns):
-    ours, its = pty.openpty()
-    termios.tcsetwinsize(its, (24, columns))
     environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
-    process = subprocess.Popen(
-        [sys.executable, "-c", MEASURED], cwd=ROOT, stdin=its, stderr=its, env={**environment, "TERM": "xterm"}
-    )
-    os.close(its)
-    said = b""
-    with suppress(OSError):  # the other end is closed
-        while part := os.read(ours, 4096):
-            said += part
-    os.close(ours)
-    assert process.wait(timeout=60) == 0
-    text = said.decode()
+    text, _ = on_terminal([sys.executable, "-c", MEASURED], columns, env={**environment, "TERM": "xterm"})
     assert "\x1b[1A" not in text, "the cursor never goes up: nothing was drawn in more than one line"
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.replace("\r", "\n")).split("\n")
     assert all(len(line) <= columns for line in lines)

@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tests import signatures
 from tests.block_device import BlockDevice, mounted, partition, run
 from tests.guarded_device import SIZE, digest
+from tests.made_devices import linear
 from tests.straced import ROOT, needs_engine
 
 pytest_plugins = ["guarded_device"]
@@ -40,24 +40,6 @@ def swap(device: str):
         yield
     finally:
         run("swapoff", device)
-
-
-@contextlib.contextmanager
-def device_mapper(device: BlockDevice):
-    if not shutil.which("dmsetup"):
-        pytest.skip("dmsetup is not installed")
-    name = f"flextrace-test-{os.getpid()}"
-    table = f"0 {SIZE // 512} linear {device.path} 0"
-    done = subprocess.run(
-        ["dmsetup", "--noudevsync", "create", name, "--table", table], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        why, *_ = done.stderr.split("\n")
-        pytest.skip(f"this kernel has no device mapper: {why}")
-    try:
-        yield
-    finally:
-        run("dmsetup", "--noudevsync", "remove", name)
 
 
 @pytest.mark.parametrize("confirm", [str(SIZE), None])
@@ -99,7 +81,7 @@ def test_swap(engine, disk, tmp_path):
 
 
 def test_under_the_device_mapper(engine, disk, tmp_path):
-    with device_mapper(disk):
+    with linear(disk):
         refused(engine, tmp_path, disk.path, ["in use", "/dev/dm-"])
 
 

@@ -19,8 +19,8 @@ import characterize
 from characterize.layout import IO_RUN_DELAY_SHIFT, NOT_MEASURED_U32, Fileop, HeaderFlag, IoFlag, IoOp, Source
 from tests.kernel import has_tracepoint
 from tests.running_replay import children, wait_until
+from tests.straced import ROOT
 
-ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "build" / "tests"
 RECORDER = ROOT / "build" / "flextrace-record"
 DATA_KINDS = {"read", "write"}

@@ -27,15 +27,13 @@ from tests.bench.interleaved import Way, run_interleaved
 from tests.bench.load import Load, Tracer, UnavailableError, run_load
 from tests.bench.peers import BIOSNOOP, HISTOGRAM, Bpftrace, NoTracer, PerfTrace, Strace
 from tests.bench.postgres_load import postgres_load
-from tests.bench.recording import RING_RECORD_BYTES, Recorder
+from tests.bench.recording import Recorder
 from tests.bench.rocksdb_load import rocksdb_load
 from tests.bench.scratch import tmpfs, tracefs, work_directory
 from tests.bench.spread import ratio_table, spread_of
 from tests.bench.sqlite_load import sqlite_load
 from tests.bench.untraced import CALLS, measure_untraced
 
-RING_BYTES_TARGET = 72  # per data operation
-OTHERS_SHARE_MAX = 0.1  # of the data operations
 UNTRACED_TARGET_NS = 20  # per system call
 ATTACH_TARGET_MS = 1000
 OUTPUT_BYTES_MAX = 16 << 30  # of one tracer's run, in memory
@@ -99,22 +97,13 @@ class Report:
 
 
 def findings_of(row: str, load: Load, samples: pd.DataFrame, recorder: Recorder) -> list[Finding]:
-    """Loss of throughput, bytes through the rings and lost records of the recordings of one load."""
+    """Loss of throughput, and lost records, of the recordings of one load."""
     runs = samples[samples["way"] == recorder.name]
     lost_percent = spread_of(100 * (1 - runs["rate"] / runs["reference_rate"]))
-    findings = [
+    return [
         Finding(row, f"{load.title}: throughput lost", load.target_percent, lost_percent, "%"),
         Finding(row, f"{load.title}: lost records", 0, exactly(recorder.lost), ""),
     ]
-    # Without those of the other records, and only where these are few.
-    operations = sum(recording.data_operations for recording in recorder.recordings)
-    others = sum(recording.other_operations for recording in recorder.recordings)
-    if operations and others <= OTHERS_SHARE_MAX * operations:
-        ring_bytes = sum(recording.ring_bytes for recording in recorder.recordings)
-        bytes_each = (ring_bytes - RING_RECORD_BYTES * others) / operations
-        what = f"{load.title}: ring bytes per data operation"
-        findings.append(Finding(row, what, RING_BYTES_TARGET, exactly(bytes_each), "B"))
-    return findings
 
 
 def measure_load(name: str, row: Row, load: Load, outputs: Path, report: Report) -> None:

@@ -172,7 +172,7 @@ def _cell(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def replay_recorded(demo: Demo, application: Application, trace: Path) -> dict[str, Any]:
+def replay_recorded(demo: Demo, trace: Path) -> dict[str, Any]:
     """Replay a trace, recording the replay, and return what the recording says it did.
 
     The image is laid out outside the memory group, since the pages of whoever lays it out stay charged to him; the
@@ -208,7 +208,7 @@ def replay_recorded(demo: Demo, application: Application, trace: Path) -> dict[s
 def alter_and_replay(demo: Demo, application: Application, trace: Path, original: dict[str, float]) -> list[Path]:
     """Replay as recorded, and with one parameter changed; print wanted beside achieved."""
     demo.title(f"{application.name}: replay as recorded and altered")
-    replayed = replay_recorded(demo, application, trace)["layers"]["vfs"]["parameters"]
+    replayed = replay_recorded(demo, trace)["layers"]["vfs"]["parameters"]
     print_achieved("replayed as recorded", original, {}, original, replayed)
     altered = []
     for parameter, (option, change) in ALTERATIONS.items():
@@ -220,7 +220,7 @@ def alter_and_replay(demo: Demo, application: Application, trace: Path, original
             demo.doubts.append(f"flextrace alter {option} {change} on {application.name}")
             continue
         achieved = characterize(demo, path)["layers"]["vfs"]["parameters"]
-        replayed = replay_recorded(demo, application, path)["layers"]["vfs"]["parameters"]
+        replayed = replay_recorded(demo, path)["layers"]["vfs"]["parameters"]
         wanted = {parameter: original[parameter] * float(change.rstrip("x"))}
         print_achieved(f"{parameter} {change}", original, wanted, achieved, replayed)
         altered.append(path)

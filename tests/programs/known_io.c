@@ -4,9 +4,6 @@
  * as lines "KIND name thread offset asked result" for the test to compare with the trace (thread 0: one of several).
  * All counts and sizes are primes.
  *
- *	known_io DIRECTORY         everything
- *	known_io DIRECTORY early   opens a file, says so, waits for a line on its standard input, then reads the file
- *
  * The threads that share a file position read numbered blocks, so that each knows the true offset of each of its reads;
  * those that share it for writing write blocks with their own number, which are looked up at the end.
  */
@@ -213,32 +210,12 @@ static void do_appending_processes(void)
 		did_by(0, "write", "log", i * APPEND_BYTES, APPEND_BYTES, APPEND_BYTES);
 }
 
-/* The file is open before anybody watches; its position stands in the middle. */
-static void do_early(void)
-{
-	char buffer[PLAIN_BYTES];
-	int descriptor = open_file("early", O_RDWR);
-	if (read(descriptor, buffer, 109) != 109)
-		err(1, "early");
-	printf("ready\n");
-	fflush(stdout);
-	if (!fgets(buffer, sizeof(buffer), stdin))
-		err(1, "no line on the standard input");
-	for (int64_t i = 0; i < PLAIN_OPERATIONS; i++)
-		did("read", "early", 109 + i * 113, 113, read(descriptor, buffer, 113));
-	close_file("early", descriptor);
-}
-
 int main(int argc, char **argv)
 {
-	if (argc < 2 || argc > 3)
-		errx(2, "usage: known_io DIRECTORY [early]");
+	if (argc != 2)
+		errx(2, "usage: known_io DIRECTORY");
 	directory = argv[1];
 	setvbuf(stdout, NULL, _IOFBF, 1 << 20);
-	if (argc == 3) {
-		do_early();
-		return 0;
-	}
 	do_plain();
 	do_names();
 	do_shared();

@@ -11,7 +11,6 @@ import fcntl
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +25,8 @@ RESULTS_IN_VM = Path("/run/results")  # /run/results in the VM is `results` on t
 SCRATCH_IN_VM = Path("/run/scratch")  # ext4 on a virtio disk: request-based, and forgotten with the VM
 SCRATCH_BYTES = 8 << 30
 NVME_BYTES = 1 << 30  # /dev/nvme0n1, which belongs to whichever test runs
+# The VM ends with the process that runs it, however that ends.
+WITH_US = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child")
 MEMORY = "3G"
 CPUS = 2
 
@@ -69,7 +70,7 @@ def run(version: str, command: str, results: Path, timeout_s: float, live: bool 
     ):
         subprocess.run(["mkfs.ext4", "-q", "-F", scratch], check=True)
         vm = subprocess.Popen(
-            _vng(version, results, scratch, nvme),
+            [*WITH_US, *_vng(version, results, scratch, nvme)],
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
@@ -82,8 +83,7 @@ def run(version: str, command: str, results: Path, timeout_s: float, live: bool 
         except subprocess.TimeoutExpired:
             console.write(f"the VM was ended after {timeout_s:.0f} s\n")
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(vm.pid, signal.SIGKILL)
+            vm.kill()
             vm.wait()
             if follower:
                 follower.wait()

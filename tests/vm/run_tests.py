@@ -115,7 +115,7 @@ def main() -> int:
     parser.add_argument("--pytest-args", default="", metavar="ARGUMENTS", help="for pytest, instead of all its tests")
     parser.add_argument("--resume", action="store_true", help="only what has not passed in earlier runs of this commit")
     options = parser.parse_args()
-    # As an exception it ends the VM as well, which has a session of its own.
+    # As an exception it leaves what was found until then to --resume.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     outcomes = []
     if not options.pytest_args:

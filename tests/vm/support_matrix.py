@@ -18,7 +18,7 @@ ROWS = {
     "replay: errors of disks are told": "test_replay_faults::",
     "replay: disks in use, and tricks with them, are refused": "test_target_guard::",
     "each read and write call exact: file, thread, offset, size, result": (
-        r"test_record::.*(data_operation|inherited|open_before|was_open)"
+        r"test_record::.*(data_operation|inherited)|that_were_open_before"
     ),
     "calls against strace": "test_agrees_with_strace",
     "calls against bpftrace (fentry)": "oracle_fentry",
@@ -50,7 +50,7 @@ ROWS = {
     "null_blk, with requests and without": r"\[null_blk",
     "NVMe": r"\[nvme\]",
     "SCSI": r"\[scsi\]",
-    "sums agree with the kernel's own (closure)": "closure",
+    "sums agree with the kernel's own (closure)": "closure|kernel_has_counted",
     "losses are counted": "loss|lost|gaps",
     "choices: paths, sizes, devices, control groups, durations": "test_record_use",
 }

@@ -16,10 +16,8 @@ import pytest
 
 import characterize
 from characterize.layout import IoFlag, IoOp, Source
-
-BUILD = Path(__file__).parent.parent.parent / "build"
-RECORDER = BUILD / "flextrace-record"
-KNOWN_IO = BUILD / "tests" / "known_io"
+from tests.known_io import KNOWN_IO
+from tests.told import RECORDER
 
 pytestmark = [
     pytest.mark.root,
