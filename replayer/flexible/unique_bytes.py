@@ -18,6 +18,7 @@ from characterize.units import format_bytes
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.fill import fill_blocks
 from replayer.flexible.fold import fold_evenly
 from replayer.flexible.manifest import RUNS_TOLERANCE, accepted
 from replayer.flexible.places import TOLERANCE
@@ -73,7 +74,8 @@ def change_unique_bytes(
     ]
     start, end, _ = draft.intervals()
     enough = accepted(float((end - start).mean()) / target)
-    ways: list[list[Way]] = [more, [_to_less(way) for way in more]]
+    less = [_to_less(way) for way in more]
+    ways: list[list[Way]] = [more, less, [_filled(way, generator) for way in (*more, *less)]]
     if target < unique:
         ways = [fewer, [partial(fold_evenly, latest=share) for share in LATEST]]
     possible = target <= float((end - start).sum())
@@ -101,6 +103,14 @@ def change_unique_bytes(
 
 def _to_less(way: Way) -> Way:
     return lambda draft, target: way(draft, target * (1 - SHORT))
+
+
+def _filled(way: Way, generator: np.random.Generator) -> Way:
+    def filled(draft: Draft, target: float) -> float:
+        fill_blocks(draft, generator)
+        return way(draft, target)
+
+    return filled
 
 
 def _best_of(
