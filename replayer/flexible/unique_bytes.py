@@ -26,7 +26,7 @@ from replayer.flexible.spread import spread_by_twins, spread_by_unrolling
 from replayer.flexible.unavoidable import least_error
 
 # Shares of short-lived files that are tried to be found in any cache.
-LATEST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+LATEST = (0.2, 0.3, 0.4)
 # A larger footprint is met by so much less where that holds the miss-ratio curve: first references miss any cache.
 SHORT = 0.008
 
