@@ -56,7 +56,7 @@ def test_journals_stand_behind_each_other_and_pages_together():
 
 
 def test_a_database_on_a_larger_footprint_misses_as_often():
-    # With a block for the end of every journal it was 0.024 further apart than allowed.
+    # With a block for the end of every journal it was 0.042 apart.
     altered, manifest = alter(database_like(), {"uniqueBytes": Relative(1.25)})
     assert manifest.notes["uniqueBytes"]["files_behind_each_other"] == 2000
     assert manifest.curve.held
