@@ -17,7 +17,7 @@ from characterize.workload import Workload
 from replayer.alter import Relative, alter
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
-from replayer.flexible.depths import AHEAD_BLOCKS, NEW, Requests, Room, Streams, _at_depth, depths_of
+from replayer.flexible.depths import AHEAD_BLOCKS, NEW, Requests, Room, Streams, depths_of, place_at_depth
 from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_files
 from replayer.flexible.place_stack import empty_stack, touch
@@ -114,7 +114,7 @@ def test_requests_of_more_than_a_mib_are_not_looked_for_behind_the_end_of_all_fi
     streams = Streams(Dict.empty(types.int64, types.int64), one, one)
     for depth in range(places):
         file_of = np.zeros(places, np.int32)
-        place = _at_depth.py_func(requests, room, stack, streams, 0, file_of, depth, False)
+        place = place_at_depth.py_func(requests, room, stack, streams, 0, file_of, depth, False)
         assert place + blocks <= places
 
 

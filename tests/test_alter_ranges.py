@@ -102,3 +102,12 @@ def test_the_smallest_time_scale_that_it_names_is_not_refused():
         alter(parent, {"timeScale": Relative(1e-6)})
     _, manifest = alter(parent, {"timeScale": Relative(float(named(raised, r"reachable is about (\S+) to")))})
     assert not manifest.off
+
+
+def test_the_smallest_think_scale_that_it_names_is_not_refused():
+    # Seven waits of 500 ns are of 1 ns each then: what was off by that was told in 300 digits.
+    parent = few_reads(*[4096] * 8)
+    with pytest.raises(UnreachableError, match="thinkScale 1e-300 is not reachable: the clock") as raised:
+        alter(parent, {"thinkScale": Relative(1e-300)})
+    _, manifest = alter(parent, {"thinkScale": Relative(float(named(raised, r"reachable is about (\S+) or more")))})
+    assert manifest.times["thinkScale"] == pytest.approx((0.002, 0.002))

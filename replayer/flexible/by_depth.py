@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,18 +35,32 @@ from replayer.flexible.curve import CURVE_HELD, apart, curve_of_depths, curve_of
 from replayer.flexible.depths import FILES_MAX, Requests, Room, depths_of, place_by_depth
 from replayer.flexible.draft import Draft
 from replayer.flexible.manifest import RUNS_TOLERANCE
+from replayer.flexible.open_ends import place_at_ends
 from replayer.flexible.wishes import Wishes, corrected, levels, moved, wishes_of_requests, wishes_of_runs
 
-# Part of every file that may be used, by the factor; how wrong a depth may be, as a part of the stack, for a run to
-# stay with its data (2: whatever its depth); and rings in which new places are taken. What is best depends on how
-# regular reuse is, on how much requests differ in size, and on how many runs are under way at once, each of which needs
-# a file: of a sort the part decides on where runs meet, with no rule to be seen.
-OPTIONS = (
-    *((1.0, tolerance, 2) for tolerance in (1 / 64, 0.4)),
-    *((room, tolerance, 0) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4)),
-    *((room, 2.0, 0) for room in (*(1 + step / 50 for step in range(32)), np.inf)),
+
+class Options(NamedTuple):
+    """Part of every file that may be used, by the factor, and how placing goes on.
+
+    ``tolerance``: how wrong a depth may be, as a part of the stack, for a run to stay with its data (2: whatever its
+    depth). ``rings``: in which new places are taken. ``at_ends``: runs do not stay whole.
+    """
+
+    room: float
+    tolerance: float
+    rings: int = 0
+    at_ends: bool = False
+
+
+# What is best depends on how regular reuse is, and on how much requests differ in size.
+WHOLE_RUNS = (
+    *(Options(1.0, tolerance, rings=2) for tolerance in (1 / 64, 0.4)),
+    *(Options(room, tolerance) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4, 2.0)),
 )
-OPTIONS_RARER = tuple((1.0, tolerance, 0) for tolerance in (1 / 64, 0.4))
+WHOLE_RUNS_RARER = tuple(Options(1.0, tolerance) for tolerance in (1 / 64, 0.4))
+AT_ENDS = tuple(Options(room, 1 / part, at_ends=True) for room in (1.0, np.inf) for part in (64, 32, 16, 8))
+# All files are asked for an end for every request that was sequential: as long as that is no more often.
+ASKED_MAX = 4_000_000
 # Deviations of the footprint that are not told apart, relative; or one request.
 FOOTPRINT_TOLERANCE = 0.004
 # The limit in blocks that gives a footprint in bytes, and depths that give a curve, are approached in so many steps.
@@ -67,7 +83,7 @@ class Placement:
     offset: np.ndarray
     file: np.ndarray
     unique_bytes: float
-    options: tuple[float, float, int]
+    options: Options
     limit: float
     wishes: Wishes
     curve: np.ndarray
@@ -244,32 +260,44 @@ class _Placer:
         """The best of all that is tried."""
         # Each new place of a ring is looked for in all files.
         rings_max = math.inf if len(self.names) <= FILES_MAX else 0
-        options = OPTIONS_RARER if self.rarer else [one for one in OPTIONS if one[2] <= rings_max]
-        every = (self.placement(option, self.limit, wishes) for wishes in self.wishes for option in options)
-        tried = heapq.nsmallest(REFINED, every, key=lambda one: one.rank[1:])
-        return self.searched(min((self.refined(one) for one in tried), key=lambda one: one.rank))
+        options = WHOLE_RUNS_RARER if self.rarer else [one for one in WHOLE_RUNS if one.rings <= rings_max]
+        best = self.best_of(options, self.wishes)
+        asked = len(self.names) * len(self.size)
+        if best.rank > (0.0, 0.0, self.held) and not self.rarer and asked <= ASKED_MAX:
+            best = min(best, self.best_of(AT_ENDS, self.wishes[:1]), key=lambda one: one.rank)
+        return best if best.rank <= (0.0, 0.0, self.held) else self.searched(best)
 
-    def placement(self, options: tuple[float, float, int], limit: float, wishes: Wishes) -> Placement:
-        """Places with `OPTIONS`, on at most about `limit` blocks, at wished depths."""
-        room, tolerance, rings = options
+    def best_of(self, options: Sequence[Options], wishes: Sequence[Wishes]) -> Placement:
+        """The best with one of the options, of which the most promising are refined."""
+        every = (self.placement(option, self.limit, wished) for wished in wishes for option in options)
+        tried = heapq.nsmallest(REFINED, every, key=lambda one: one.rank[1:])
+        return min((self.refined(one) for one in tried), key=lambda one: one.rank)
+
+    def placement(self, options: Options, limit: float, wishes: Wishes) -> Placement:
+        """Places with some options, on at most about `limit` blocks, at wished depths."""
         if self.rarer:
             # No file needs more new places than it has references, but new ones have gaps between them.
             blocks = np.maximum(self.extent * (math.ceil(self.growth) + 1), self.extent + self.references)
         else:
             # Rings have no room for more than the limit, so that they come around.
-            growth = limit / self.distinct if rings else self.growth
-            blocks = np.minimum(np.ceil(self.extent * growth * room), self.extent).astype(np.int64)
+            growth = limit / self.distinct if options.rings else self.growth
+            blocks = np.minimum(np.ceil(self.extent * growth * options.room), self.extent).astype(np.int64)
         blocks = np.maximum(blocks, self.largest)
-        places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies, rings)
+        places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies, options.rings)
         sequential = self.requests.sequential & ~wishes.cut
         requests = self.requests._replace(
             depth=wishes.depth,
             sequential=sequential,
             rest=_rest(self.order, ~sequential, self.requests.blocks),
         )
-        offset, number, found, joined = place_by_depth(
-            requests, places, self.distinct, int(limit), tolerance, self.rarer, wishes.of_runs
-        )
+        if options.at_ends:
+            cuts = int(self.cuts * len(self.size))
+            placed = place_at_ends(requests, places, self.distinct, int(limit), options.tolerance, cuts)
+        else:
+            placed = place_by_depth(
+                requests, places, self.distinct, int(limit), options.tolerance, self.rarer, wishes.of_runs
+            )
+        offset, number, found, joined = placed
         file = self.names[number]
         unique = float(union_length(offset, offset + self.size, file))
         broken, curve = abs(joined / len(offset) - self.sequential), curve_of_depths(found)

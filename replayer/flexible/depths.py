@@ -149,18 +149,18 @@ def place_by_depth(  # noqa: PLR0917
                 if room.rings:
                     place = _in_rings(requests, room, stack, unused, streams, i)
                 else:
-                    place = _unused(requests, room, stack, unused, streams, i)
+                    place = unused_place(requests, room, stack, unused, streams, i)
             if place < 0 and not new:
-                place = _same(requests, room, stack, streams, i, now[requests.original[i]], file_of, tolerance)
+                place = same_place(requests, room, stack, streams, i, now[requests.original[i]], file_of, tolerance)
             if place < 0 and new and room.rings:
                 place = _oldest_of_rings(requests, room, stack, streams, i, file_of)
             if place < 0 and used > 0:
                 depth = used if new else requests.depth[i]
-                place = _at_depth(requests, room, stack, streams, i, file_of, depth, whole_runs)
+                place = place_at_depth(requests, room, stack, streams, i, file_of, depth, whole_runs)
             if place < 0:
-                place = _anywhere(requests, room, streams, i)
+                place = place_anywhere(requests, room, streams, i)
             file[i] = file_of[place]
-            offset[i] = _offset(requests, room, i, place, file[i])
+            offset[i] = offset_of(requests, room, i, place, file[i])
         key = requests.thread[i] * files + file[i]
         if key not in streams.number:
             streams.number[key] = len(streams.number)
@@ -168,13 +168,13 @@ def place_by_depth(  # noqa: PLR0917
         sequential += streams.end[stream] == offset[i]
         streams.run[stream], streams.end[stream] = requests.run[i], offset[i] + requests.size[i]
         for step in range(requests.blocks[i]):
-            _use(stack, unused, found, place + step)
+            use(stack, unused, found, place + step)
             now[requests.original[i] + step] = place + step
     return offset, file, found, sequential
 
 
 @njit(cache=True)
-def _use(stack: Stack, unused: np.ndarray, found: np.ndarray, place: int) -> None:
+def use(stack: Stack, unused: np.ndarray, found: np.ndarray, place: int) -> None:
     """Touch a place, and count how deep it was, or that it was new."""
     if stack.slot[place] < 0:
         unused[place] = place + 1
@@ -202,7 +202,7 @@ def _continued(  # noqa: PLR0917
 
 
 @njit(cache=True)
-def _unused(  # noqa: PLR0917
+def unused_place(  # noqa: PLR0917
     requests: Requests, room: Room, stack: Stack, unused: np.ndarray, streams: Streams, i: int
 ) -> int:
     """The request's own place if that is new, else the next that is in its file, where it can be with room for it."""
@@ -213,7 +213,7 @@ def _unused(  # noqa: PLR0917
         place = next_unused(unused, min(place, end))
         if place + blocks > end:
             place = next_unused(unused, first)
-        if _fits(requests, room, streams, i, place, name):
+        if fits(requests, room, streams, i, place, name):
             if stack.slot[place + blocks - 1] < 0:
                 return place
             partly = place if partly < 0 else partly
@@ -229,7 +229,7 @@ def _in_rings(requests: Requests, room: Room, stack: Stack, unused: np.ndarray, 
         for turn in range(room.rings):
             begin = room.base[name] + (i + turn) % room.rings * (room.blocks[name] // room.rings)
             place = next_unused(unused, begin)
-            if _fits(requests, room, streams, i, place, name) and stack.slot[place + requests.blocks[i] - 1] < 0:
+            if fits(requests, room, streams, i, place, name) and stack.slot[place + requests.blocks[i] - 1] < 0:
                 return place
     return -1
 
@@ -249,13 +249,13 @@ def _oldest_of_rings(  # noqa: PLR0917
         if end > room.base[name] + room.blocks[name] or stack.slot[end - 1] < 0:
             continue
         near = depth_of(stack, place + blocks - 1) + used / NEAR + blocks + away >= used
-        if near and _fits(requests, room, streams, i, place, name):
+        if near and fits(requests, room, streams, i, place, name):
             return place
     return -1
 
 
 @njit(cache=True)
-def _same(  # noqa: PLR0917
+def same_place(  # noqa: PLR0917
     requests: Requests,
     room: Room,
     stack: Stack,
@@ -268,11 +268,11 @@ def _same(  # noqa: PLR0917
     """Where the request's data is now, if its depth is about the wished one."""
     if place < 0 or abs(depth_of(stack, place) - requests.depth[i]) > tolerance * stack.state[1]:
         return -1
-    return place if _fits(requests, room, streams, i, place, file_of[place]) else -1
+    return place if fits(requests, room, streams, i, place, file_of[place]) else -1
 
 
 @njit(cache=True)
-def _at_depth(  # noqa: PLR0917
+def place_at_depth(  # noqa: PLR0917
     requests: Requests,
     room: Room,
     stack: Stack,
@@ -318,7 +318,7 @@ def _at_depth(  # noqa: PLR0917
                 # What was used before it comes above it until the run is there.
                 before = ahead - 1 if stack.slot[end] > stack.slot[place] else 0
                 off = max(off, abs(depth_of(stack, end) + before - depth))
-            if off < least and _fits(requests, room, streams, i, place, name):
+            if off < least and fits(requests, room, streams, i, place, name):
                 best, least = place, off
         if least <= used / NEAR + blocks:
             break
@@ -326,20 +326,20 @@ def _at_depth(  # noqa: PLR0917
 
 
 @njit(cache=True)
-def _anywhere(requests: Requests, room: Room, streams: Streams, i: int) -> int:
+def place_anywhere(requests: Requests, room: Room, streams: Streams, i: int) -> int:
     """The request's old place, or that of another file on which the thread does nothing else."""
     files = len(room.base)
     for turn in range(min(files, FILES_MAX)):
         name = (requests.file[i] + turn) % files
         place = room.base[name] + requests.low[i] % max(room.blocks[name] - requests.blocks[i] + 1, 1)
-        if _fits(requests, room, streams, i, place, name):
+        if fits(requests, room, streams, i, place, name):
             return place
     name = requests.file[i]
     return room.base[name] + requests.low[i] % max(room.blocks[name] - requests.blocks[i] + 1, 1)
 
 
 @njit(cache=True)
-def _fits(requests: Requests, room: Room, streams: Streams, i: int, place: int, file: int) -> bool:  # noqa: PLR0917
+def fits(requests: Requests, room: Room, streams: Streams, i: int, place: int, file: int) -> bool:  # noqa: PLR0917
     """Whether the file stays for the run, has room, and the thread has no other run there, nor one that just ended."""
     if file != requests.file[i] and not room.born[file] <= i <= requests.run[i] < room.dies[file]:
         return False
@@ -351,9 +351,10 @@ def _fits(requests: Requests, room: Room, streams: Streams, i: int, place: int, 
     stream = streams.number[key]
     if streams.run[stream] > i and streams.run[stream] != requests.run[i]:
         return False
-    return streams.end[stream] != _offset(requests, room, i, place, file)
+    return streams.end[stream] != offset_of(requests, room, i, place, file)
 
 
 @njit(cache=True)
-def _offset(requests: Requests, room: Room, i: int, place: int, file: int) -> int:
+def offset_of(requests: Requests, room: Room, i: int, place: int, file: int) -> int:
+    """Where in the file the request begins if its first block is there."""
     return (place - room.base[file]) * BLOCK_BYTES + requests.inside[i]

@@ -44,7 +44,7 @@ def fold_evenly(
     short-lived files whose data is found in any cache; for the rest see `fold_files`.
     """
     unique = draft.unique_bytes()
-    lives = _lives(draft)
+    lives = lives_of(draft)
     if latest and len(lives) < 2:
         return float(unique)
     if len(lives) > 1:
@@ -53,7 +53,7 @@ def fold_evenly(
         part = _footprint(draft, mine)
         _take_turns(draft, lives, unique - part * (1 - target / unique), latest)
     if by_first_use is not None:
-        _lay_out_by_first_use(draft, by_first_use)
+        lay_out_by_first_use(draft, by_first_use)
     reached = fold_files(draft, target, LARGE_REQUESTS, unrolled=unrolled)
     if reached > target * (1 + TOLERANCE):
         reached = fold_files(draft, target, 1, unrolled=unrolled)
@@ -103,7 +103,7 @@ def _footprint(draft: Draft, mine: np.ndarray) -> int:
     return union_length(start[mine], end[mine], file[mine])
 
 
-def _lay_out_by_first_use(draft: Draft, generator: np.random.Generator) -> None:
+def lay_out_by_first_use(draft: Draft, generator: np.random.Generator) -> None:
     """Put the segments of every file behind each other about in the order of their first use; a relabelling.
 
     What was in sequence stays so. What was not must not become so: the order is shuffled over short distances.
@@ -137,7 +137,7 @@ def _take_turns(draft: Draft, lives: pd.DataFrame, target: float, latest: float 
     start, end, file = draft.intervals()
     if len(lives) < 2:
         return float(draft.unique_bytes())
-    known = np.unique(np.concatenate([draft.files["file"], draft.io["file"], draft.fileops["file"]])).astype(np.int64)
+    known = known_files(draft)
     of_request = np.searchsorted(known, file)
 
     def merged(places: float) -> tuple[float, np.ndarray]:
@@ -148,17 +148,28 @@ def _take_turns(draft: Draft, lives: pd.DataFrame, target: float, latest: float 
     reached, keeper = merged(1)
     if reached < target:
         reached, keeper = search(merged, target, 1, len(lives))
+    files = len(draft.files)
+    join_files(draft, known, keeper)
+    draft.note("uniqueBytes", files_that_took_turns=files - len(draft.files), latest_share=latest)
+    return reached
+
+
+def join_files(draft: Draft, known: np.ndarray, keeper: np.ndarray) -> None:
+    """Let every file of those that are `known`, in order, be its keeper."""
     for records in (draft.io, draft.fileops):
         records["file"] = keeper[np.searchsorted(known, records["file"])]
     gone = keeper[np.searchsorted(known, draft.files["file"])] != draft.files["file"]
     for identifier in draft.files["file"][gone].tolist():
         draft.paths.pop(identifier, None)
     draft.files = draft.files[~gone]
-    draft.note("uniqueBytes", files_that_took_turns=int(gone.sum()), latest_share=latest)
-    return reached
 
 
-def _lives(draft: Draft) -> pd.DataFrame:
+def known_files(draft: Draft) -> np.ndarray:
+    """Ids of all files, in order."""
+    return np.unique(np.concatenate([draft.files["file"], draft.io["file"], draft.fileops["file"]])).astype(np.int64)
+
+
+def lives_of(draft: Draft) -> pd.DataFrame:
     """Files that are created and removed, never renamed: begin and end of their lives, in the order of the begins."""
     operations = pd.concat(
         [

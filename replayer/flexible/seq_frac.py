@@ -85,12 +85,13 @@ def _nearest_curve(parent: Draft, target: float, generator: np.random.Generator,
     for goal in (target, target - SHORT) if target - SHORT > present else (target,):
         plain = parent.copy()
         _approach(plain, goal, generator)
-        for by_depth in (False, True):
+        room = ACCEPTED - abs(float(plain.sequential().mean()) - target)
+        # Where that is too few or too many, so it is by depth.
+        for by_depth in (False, True) if room >= 0 else (False,):
             tried = plain
             if by_depth:
                 tried = plain.copy()
                 tried.notes = {"seqFrac": dict(plain.notes["seqFrac"])}
-                room = max(ACCEPTED - abs(float(plain.sequential().mean()) - target), 0.0)
                 place_by_depths(tried, footprint, generator, parent, runs_tolerance=room, cuts=room, held=held)
             off = abs(float(tried.sequential().mean()) - target)
             bent = apart(curve, curve_of_requests(*tried.intervals()))

@@ -23,7 +23,8 @@ from replayer.flexible.reschedule import rethink, think_times
 
 TOLERANCE = 1e-4
 STEPS = 60
-STRONGEST = 1e6
+# The search begins between these, or with the factor that is wanted.
+WEAKEST, STRONGEST = 1e-6, 1e6
 TIME_MAX_NS = 2.0**62
 
 
@@ -78,8 +79,9 @@ def scale_think_times(draft: Draft, factor: float) -> float:
     Raises
     ------
     UnreachableError
-        Threads wait for each other longer than that, or the last one would end after 146 years; the message has the
-        factor that is reached. Or no thread ever thinks, as may be where other changes joined or split them.
+        Threads wait for each other longer than that, the waits would take less than a nanosecond, or the last one would
+        end after 146 years; the message has the factor that is reached. Or no thread ever thinks, as may be where other
+        changes joined or split them.
     FlextraceError
         The trace has no times.
     """
@@ -94,7 +96,7 @@ def scale_think_times(draft: Draft, factor: float) -> float:
         new = rethink(start, end, thread, strength, together)
         return float(think_times(new, new + end - start, thread).sum()) / present, new
 
-    low, high = 0.0, factor
+    low, high = 0.0, max(factor, WEAKEST)
     least, new = slowed(low)
     if least > factor * (1 + ACCEPTED):
         raise UnreachableError(
@@ -122,6 +124,13 @@ def scale_think_times(draft: Draft, factor: float) -> float:
         strength = (low + high) / 2
         reached, new = slowed(strength)
         low, high = (strength, high) if reached < factor else (low, strength)
+    if abs(reached / factor - 1) > ACCEPTED and slowed(low)[0] <= least and (more := slowed(high)[0]) > factor:
+        raise UnreachableError(
+            f"thinkScale {factor:g} is not reachable: the clock counts whole nanoseconds; reachable is about "
+            f"{_no_less(more)} or more",
+            more,
+            float("inf"),
+        )
     _set_times(draft, new, new + end - start)
     draft.note("thinkScale", strength=strength)
     return reached

@@ -18,6 +18,7 @@ from characterize.units import format_bytes
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.fill import fill_blocks
 from replayer.flexible.fold import fold_evenly
 from replayer.flexible.manifest import RUNS_TOLERANCE, accepted
 from replayer.flexible.places import TOLERANCE
@@ -25,7 +26,7 @@ from replayer.flexible.spread import spread_by_twins, spread_by_unrolling
 from replayer.flexible.unavoidable import least_error
 
 # Shares of short-lived files that are tried to be found in any cache.
-LATEST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+LATEST = (0.2, 0.3, 0.4)
 # A larger footprint is met by so much less where that holds the miss-ratio curve: first references miss any cache.
 SHORT = 0.008
 
@@ -73,7 +74,8 @@ def change_unique_bytes(
     ]
     start, end, _ = draft.intervals()
     enough = accepted(float((end - start).mean()) / target)
-    ways: list[list[Way]] = [more, [_to_less(way) for way in more]]
+    less = [_to_less(way) for way in more]
+    ways: list[list[Way]] = [more, less, [_filled(way, generator) for way in (*more, *less)]]
     if target < unique:
         ways = [fewer, [partial(fold_evenly, latest=share) for share in LATEST]]
     possible = target <= float((end - start).sum())
@@ -101,6 +103,14 @@ def change_unique_bytes(
 
 def _to_less(way: Way) -> Way:
     return lambda draft, target: way(draft, target * (1 - SHORT))
+
+
+def _filled(way: Way, generator: np.random.Generator) -> Way:
+    def filled(draft: Draft, target: float) -> float:
+        fill_blocks(draft, generator)
+        return way(draft, target)
+
+    return filled
 
 
 def _best_of(
