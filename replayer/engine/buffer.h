@@ -19,7 +19,7 @@ enum { BUFFER_WINDOW_BYTES = 8 << 20 };
 enum {
 	WRITE_PLACES = 32, /* powers of two */
 	WRITE_PLACES_SHARED = 4096,
-	WRITE_STEP = 96, /* and the pages of the write: further than a processor reads ahead, if there are so many places */
+	WRITE_STEP = 96, /* and the pages of the write: of many places further than a processor reads ahead */
 	WRITE_PLACE_BYTES = 4096,
 };
 

@@ -63,10 +63,8 @@ void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, const
 {
 	cpu_set_t processors;
 
-	*pacer = (struct pacer){.stop = stop,
-				.awake = (int)threads,
-				.exact = timing == TIMING_RECORDED,
-				.slice_ns = slice_of(threads)};
+	*pacer = (struct pacer){
+		.stop = stop, .awake = (int)threads, .exact = timing == TIMING_RECORDED, .slice_ns = slice_of(threads)};
 	/* The default slack of 50 us would be the largest part of the lateness; threads inherit this. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	/* Who spins takes a processor; the storage stack needs one. On a machine with a single one nobody spins. */

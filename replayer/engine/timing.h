@@ -22,7 +22,7 @@ struct pacer {
 	bool exact; /* times are kept for their own sake; think times only need a processor as awake as the original's was */
 	int processors;
 	uint64_t lost_ns; /* between two looks at the clock: who computes did not have its processor */
-	uint64_t slice_ns; /* as SLICE_NS; longer where there are so many threads that looking for a stop would be work */
+	uint64_t slice_ns; /* as SLICE_NS; longer where so many threads look for a stop that it would be work */
 	uint64_t burst_ns; /* for how long who computes in a think time does so at a time, in the mean; 0 = not known */
 	atomic_int awake; /* threads of the replay that do not sleep until a time or until another one has got on */
 	const atomic_bool *stop;
