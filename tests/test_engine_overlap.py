@@ -54,12 +54,13 @@ def replay_recorded(directory: Path, path: Path, *options: str, statuses=(0,), e
         if Path(name).parent == image and Path(name).name.startswith("f")
     }
 
-    def mapped(rows):
-        # The engine maps its trace and its image; requests are what it does beside that.
-        kept = (row for row in rows.itertuples() if row.file in numbers and row.source != Source.MMAP)
-        return [row._replace(file=numbers[row.file]) for row in kept]
+    def numbered(rows):
+        return [row._replace(file=numbers[row.file]) for row in rows.itertuples() if row.file in numbers]
 
-    return Replayed(json.loads(done.stdout), mapped(trace.io), mapped(trace.fileops))
+    # The engine maps its trace and its image, and its main thread may write again what is to be cached in large folios:
+    # requests are what it does beside that.
+    workers = trace.io[(trace.io["source"] != Source.MMAP) & (trace.io["thread"] != trace.io["process"])]
+    return Replayed(json.loads(done.stdout), numbered(workers), numbered(trace.fileops))
 
 
 def ended_before(first, second) -> bool:

@@ -11,22 +11,21 @@
 enum { BUFFER_WINDOW_BYTES = 8 << 20 };
 
 /*
- * All writes take their data from one buffer, each from another place than the one before: what is written within 128 KiB,
- * the most that a file system compresses at once (btrfs), mostly holds no page twice. A program has just made what it
- * writes, so all of that lies in a processor's second-level cache; but what it shares with others they have made, and those
- * writes go over more than that cache holds (docs/decisions/0010).
+ * All writes take their data from one buffer, one behind the other, so that what is written within 128 KiB, the most that a
+ * file system compresses at once (btrfs), holds no page twice. A program has just made what it writes, so all of that lies in
+ * a processor's second-level cache; but what it shares with others they have made, and those writes go over more than that
+ * cache holds (docs/decisions/0010).
  */
 enum {
 	WRITE_PLACES = 32, /* powers of two */
 	WRITE_PLACES_SHARED = 4096,
-	WRITE_STEP = 96, /* and the pages of the write: of many places further than a processor reads ahead */
+	WRITE_STEP = 96, /* 0 of 32 places; of many, with the pages of a write, further than a processor reads ahead */
 	WRITE_PLACE_BYTES = 4096,
 };
 
-/* The steps of one size are odd, and so come to all places. */
 static inline uint64_t write_place(uint64_t number, uint64_t bytes, uint32_t places)
 {
-	uint64_t step = (WRITE_STEP + bytes / WRITE_PLACE_BYTES) | 1;
+	uint64_t step = WRITE_STEP + (bytes + WRITE_PLACE_BYTES - 1) / WRITE_PLACE_BYTES;
 	return (number * step & (places - 1)) * WRITE_PLACE_BYTES;
 }
 
