@@ -64,7 +64,7 @@ ASKED_MAX = 4_000_000
 # Deviations of the footprint that are not told apart, relative; or one request.
 FOOTPRINT_TOLERANCE = 0.004
 # The limit in blocks that gives a footprint in bytes, and depths that give a curve, are approached in so many steps.
-ATTEMPTS = 8
+ATTEMPTS = 16
 # So many of the options are tried to the end.
 REFINED = 3
 # Of so few runs it is chance which depths the requests have that they begin with. So often a part of one is moved, as
