@@ -132,9 +132,7 @@ def place_by_depth(  # noqa: PLR0917
     offset, file = np.empty(count, np.int64), np.empty(count, np.int64)
     places = room.base[-1] + room.blocks[-1]
     stack, unused = empty_stack(places), np.arange(places + 1)
-    file_of = np.empty(places, np.int32)
-    for name in range(files):
-        file_of[room.base[name] : room.base[name] + room.blocks[name]] = name
+    file_of = files_of_places(room)
     now, found, sequential = np.full(distinct, -1, np.int64), np.zeros(places + 1, np.int64), 0
     streams = Streams(Dict.empty(types.int64, types.int64), np.empty(count, np.int64), np.full(count, -1))
     for i in range(count):
@@ -171,6 +169,15 @@ def place_by_depth(  # noqa: PLR0917
             use(stack, unused, found, place + step)
             now[requests.original[i] + step] = place + step
     return offset, file, found, sequential
+
+
+@njit(cache=True)
+def files_of_places(room: Room) -> np.ndarray:
+    """The file of every place."""
+    file_of = np.empty(room.base[-1] + room.blocks[-1], np.int32)
+    for name in range(len(room.base)):
+        file_of[room.base[name] : room.base[name] + room.blocks[name]] = name
+    return file_of
 
 
 @njit(cache=True)

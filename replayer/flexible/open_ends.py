@@ -20,6 +20,7 @@ from replayer.flexible.depths import (
     Requests,
     Room,
     Streams,
+    files_of_places,
     offset_of,
     place_anywhere,
     place_at_depth,
@@ -63,9 +64,7 @@ def place_at_ends(  # noqa: PLR0917
     offset, file = np.empty(count, np.int64), np.empty(count, np.int64)
     places = room.base[-1] + room.blocks[-1]
     stack, unused = empty_stack(places), np.arange(places + 1)
-    file_of = np.empty(places, np.int32)
-    for name in range(files):
-        file_of[room.base[name] : room.base[name] + room.blocks[name]] = name
+    file_of = files_of_places(room)
     now, found, sequential, cut = np.full(distinct, -1, np.int64), np.zeros(places + 1, np.int64), 0, 0
     streams = Streams(Dict.empty(types.int64, types.int64), np.full(count, -1), np.full(count, -1))
     every = Streams(streams.number, np.full(count, -1), streams.end)
