@@ -159,6 +159,29 @@ def test_a_thread_does_not_think_what_it_slept_for_another_one(tmp_path, engine)
 
 
 @needs_engine
+@needs_strace
+@pytest.mark.parametrize("engine", ["sync", "io_uring"])
+def test_who_is_going_to_be_woken_computes_in_bursts_as_otherwise(tmp_path, engine):
+    """A tenth of 400 ms, 4 ms at a time, before what another thread reads at the end of them: it sleeps in between."""
+    start = 1000 + 450 * MS
+    share = PROCESSOR_SHARE_NONE + (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) // 10
+    rows = [
+        read(0, PAGE, 1000, 1000, thread=1, id=1),
+        read(PAGE, PAGE, start - 50 * MS, 1000, thread=2, id=2),
+        read(2 * PAGE, PAGE, start, 1000, thread=1, id=3, processor_share=share),
+    ]
+    path = write_trace(tmp_path / "t.iotrace", rows, {3: woken(rows[2], 2, slept_ns=50 * MS)})
+    options = [f"--directory={tmp_path / 'image'}", "--timing=think", "--think-burst-us=4000", f"--engine={engine}"]
+    data = "pread64" if engine == "sync" else "io_uring_enter"
+    done, calls = strace([str(ENGINE), str(path), *options, "--cache=warm"], tmp_path / "log", f"{data},clock_nanosleep")
+    assert json.loads(done.stdout)["operations"]["done"] == len(rows)
+    first = next(call for call in calls if call.name == data)
+    other = next(call for call in calls if call.name == data and call.thread != first.thread)
+    between = [call for call in calls if call.thread == first.thread and first.began < call.began < other.began]
+    assert [call.name for call in between].count("clock_nanosleep") > 1
+
+
+@needs_engine
 def test_speed_scales_the_time_after_a_wake_up(tmp_path):
     document = replay(handed_over(tmp_path), "--timing=think", "--engine=null", "--speed=0.1")
     assert document["elapsed_s"] >= (2 * ROUNDS - 1) * 10 * THINK_NS / 1e9

@@ -99,17 +99,28 @@ struct due due_of(const struct worker *worker, const union record *record)
 	return due;
 }
 
-/* Before it goes to sleep, to be woken. */
-static void compute_first(struct worker *worker, const union record *record, const struct wake_up *wake_up,
-			  compute *compute)
+/*
+ * Before it goes to sleep, to be woken: it computes and sleeps as if nobody had to wake it, but for that sleep and what it
+ * computed behind it.
+ */
+static void think_first(struct worker *worker, const union record *record, const struct wake_up *wake_up,
+			think *think)
 {
-	double compute_ns = compute_ns_of(worker, record) - (double)wake_up->awake_ns / worker->run->options->speed;
+	double speed = worker->run->options->speed;
+	double compute_ns = compute_ns_of(worker, record) - (double)wake_up->awake_ns / speed;
 
-	if (compute_ns > 0)
-		compute(worker, bounded_ns(compute_ns));
+	if (compute_ns <= 0)
+		return;
+	uint64_t gap_ns = without_recording(worker, record->io.start_ns - worker->recorded_end_ns);
+	uint64_t later_ns = wake_up->slept_ns + wake_up->awake_ns;
+	uint64_t before_ns = bounded_ns((double)(gap_ns > later_ns ? gap_ns - later_ns : 0) / speed);
+	uint64_t owed_ns = worker->debt_ns < before_ns ? worker->debt_ns : before_ns;
+	struct due due = {.at_ns = worker->completed_ns + before_ns - owed_ns, .compute_ns = bounded_ns(compute_ns)};
+
+	think(worker, &due);
 }
 
-void due_wait_for_waker(struct worker *worker, const struct operation *operation, compute *compute, place_wait *wait,
+void due_wait_for_waker(struct worker *worker, const struct operation *operation, think *think, place_wait *wait,
 			struct readiness *ready)
 {
 	struct schedule *schedule = worker->run->schedule;
@@ -118,7 +129,7 @@ void due_wait_for_waker(struct worker *worker, const struct operation *operation
 	worker->woken = (struct woken){0};
 	if (!wake_up)
 		return;
-	compute_first(worker, operation->record, wake_up, compute);
+	think_first(worker, operation->record, wake_up, think);
 	while (!order_completed(schedule->order, wake_up->place) && !run_stopped(worker->run))
 		wait(worker, wake_up->place, ready);
 	uint64_t ended_ns = schedule_ended_ns(schedule, wake_up->place);

@@ -73,11 +73,11 @@ struct readiness {
 /* Waits for the operation at a place; may return sooner. */
 typedef void place_wait(struct worker *worker, uint64_t place, struct readiness *ready);
 
-/* Computes for so long; returns early after a stop. */
-typedef void compute(struct worker *worker, uint64_t compute_ns);
+/* Computes for due.compute_ns, and sleeps, until due.at_ns; returns early after a stop. */
+typedef void think(struct worker *worker, const struct due *due);
 
 /* --timing think: waits until what the thread was woken after, before an operation, has ended; sets worker->woken. */
-void due_wait_for_waker(struct worker *worker, const struct operation *operation, compute *compute, place_wait *wait,
+void due_wait_for_waker(struct worker *worker, const struct operation *operation, think *think, place_wait *wait,
 			struct readiness *ready);
 
 /* Counts that an operation with a due time begins at start_ns. */

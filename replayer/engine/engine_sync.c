@@ -3,9 +3,9 @@
 #include "replayer/engine/first_touch.h"
 #include "replayer/engine/trace_loss.h"
 
-static void compute_for(struct worker *worker, uint64_t compute_ns)
+static void think_until(struct worker *worker, const struct due *due)
 {
-	pacer_compute(&worker->run->pacer, compute_ns);
+	due_pass(&worker->run->pacer, due);
 }
 
 static void wait_for(struct worker *worker, uint64_t place, struct readiness *ready)
@@ -22,7 +22,7 @@ static void wait_for_time(struct worker *worker, const struct operation *operati
 
 	if (record->kind == RECORD_IO)
 		first_touch_prepare(worker, &record->io, operation_place(worker->run->schedule, operation));
-	due_wait_for_waker(worker, operation, compute_for, wait_for, ready);
+	due_wait_for_waker(worker, operation, think_until, wait_for, ready);
 	due_wait(worker, record);
 }
 

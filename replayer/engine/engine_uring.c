@@ -125,10 +125,14 @@ static void ring_wait_due(struct worker *worker, const union record *record)
 }
 
 /* With what it has prepared under way. What comes back meanwhile is taken in: others may wait for it. */
-static void compute_for(struct worker *worker, uint64_t compute_ns)
+static void think_until(struct worker *worker, const struct due *due)
 {
 	ring_submit(worker);
-	for (uint64_t until_ns = now_ns() + compute_ns; now_ns() < until_ns && !run_stopped(worker->run);) {
+	if (!worker->ring->in_flight) {
+		due_pass(&worker->run->pacer, due);
+		return;
+	}
+	for (uint64_t until_ns = now_ns() + due->compute_ns; now_ns() < until_ns && !run_stopped(worker->run);) {
 		ring_reap(worker);
 		pause_processor();
 	}
@@ -276,7 +280,7 @@ static void take_turn(struct worker *worker, const struct operation *operation)
 	wait_own(worker, record, &ready);
 	if (record->kind == RECORD_IO && !goes_by_ring(run, record))
 		first_touch_prepare(worker, &record->io, operation_place(run->schedule, operation));
-	due_wait_for_waker(worker, operation, compute_for, wait_place, &ready);
+	due_wait_for_waker(worker, operation, think_until, wait_place, &ready);
 	ring_wait_due(worker, record);
 	wait_order(worker, operation, &ready);
 	if (run_stopped(run))

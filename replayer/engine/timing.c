@@ -159,7 +159,8 @@ static void compute_until(const struct pacer *pacer, uint64_t until_ns)
 		pause_processor();
 }
 
-uint64_t pacer_compute(const struct pacer *pacer, uint64_t compute_ns)
+/* Until it has had a processor for so long, or a stop; returns the time. */
+static uint64_t compute_for(const struct pacer *pacer, uint64_t compute_ns)
 {
 	uint64_t now = now_ns(), had_ns = 0;
 
@@ -195,7 +196,7 @@ void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_
 
 		/* Who waits for a processor meanwhile sleeps for less, as who was recorded so did not sleep then. */
 		for (uint64_t left = sleeps; left; left--) {
-			now = pacer_compute(pacer, burst_ns);
+			now = compute_for(pacer, burst_ns);
 			left_ns -= burst_ns;
 			if (now + left_ns >= due_ns)
 				break;
@@ -205,7 +206,7 @@ void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_
 			}
 			sleep_near(pacer, now + (due_ns - now - left_ns) / left, 0);
 		}
-		pacer_compute(pacer, left_ns);
+		compute_for(pacer, left_ns);
 	}
 	compute_until(pacer, due_ns);
 }

@@ -96,7 +96,4 @@ void pacer_wait_until(struct pacer *pacer, uint64_t due_ns);
  */
 void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_ns);
 
-/* Computes until it has had a processor for so long, or a stop; returns the time. */
-uint64_t pacer_compute(const struct pacer *pacer, uint64_t compute_ns);
-
 #endif
