@@ -221,6 +221,12 @@ static uint32_t write_name_only_file(struct drain *drain, const char *path, uint
 	return record.file;
 }
 
+/* Of a call on names that takes one from a file which may have others. */
+static bool takes_name(uint8_t op)
+{
+	return op == FILEOP_RENAME || op == FILEOP_UNLINK;
+}
+
 /* The file that the call names; one that was never seen is only entered if the call has found it. */
 static int enter_existing_name(struct drain *drain, const char *path, struct fileop_record *record)
 {
@@ -232,6 +238,8 @@ static int enter_existing_name(struct drain *drain, const char *path, struct fil
 		error = names_put(&drain->names, path, named);
 	}
 	record->file = named.file;
+	if (drain->has_links && takes_name(record->op))
+		record->length |= (uint64_t)named.carrier << FILEOP_NAME_SHIFT;
 	return error;
 }
 
@@ -253,6 +261,7 @@ static int enter_new_name(struct drain *drain, const char *path, const char *old
 	uint32_t replaced = names_find(&drain->names, path).file;
 	uint32_t name = write_name_only_file(drain, path, record->start_ns, FILE_TYPE_UNKNOWN, FILE_NEW_NAME);
 	record->argument = name;
+	drain->has_links |= record->op == FILEOP_LINK;
 	if (record->op == FILEOP_SYMLINK || changes_nothing(record, old_path, path, replaced))
 		return 0;
 	if (record->op == FILEOP_RENAME && old_path)
