@@ -268,7 +268,7 @@ build/tests/debit_credit: PROGRAM_LIBRARIES := -lsqlite3
 build/tests/burst: PROGRAM_LIBRARIES := -static
 build/tests/refuse_program: PROGRAM_LIBRARIES := -shared -fPIC
 RING_PROGRAMS := $(patsubst %,build/tests/%,alike closed_in_batch interrupted io_uring load many_rings \
-	opened_meanwhile stores_beside_request)
+	opened_meanwhile stores_beside_request stores_by_requests)
 $(RING_PROGRAMS): PROGRAM_LIBRARIES := -luring
 
 # Traces of some hundred operations become many segments. Tests replay them, and look at the schedule alone.

@@ -221,27 +221,26 @@ static uint32_t write_name_only_file(struct drain *drain, const char *path, uint
 	return record.file;
 }
 
+/* Of a call on names that takes one from a file which may have others. */
+static bool takes_name(uint8_t op)
+{
+	return op == FILEOP_RENAME || op == FILEOP_UNLINK;
+}
+
 /* The file that the call names; one that was never seen is only entered if the call has found it. */
 static int enter_existing_name(struct drain *drain, const char *path, struct fileop_record *record)
 {
-	record->file = names_find(&drain->names, path);
-	if (record->file || record->result)
-		return 0;
-	enum file_type type = record->op == FILEOP_RMDIR ? FILE_TYPE_DIRECTORY : FILE_TYPE_UNKNOWN;
-	record->file = write_name_only_file(drain, path, record->start_ns, type, 0);
-	return names_put(&drain->names, path, record->file);
-}
-
-/* RENAME_EXCHANGE, after `to` has been given to what was `from`. */
-static int exchange_names(struct names *names, const char *from, const char *to, uint32_t file_of_to)
-{
-	static const char between[] = "/\1"; /* no path that a program can name in this trace */
-	int error = names_put(names, from, file_of_to);
-	if (!error)
-		error = names_move_directory(names, from, between);
-	if (!error)
-		error = names_move_directory(names, to, from);
-	return error ? error : names_move_directory(names, between, to);
+	struct named named = names_find(&drain->names, path);
+	int error = 0;
+	if (!named.file && !record->result) {
+		enum file_type type = record->op == FILEOP_RMDIR ? FILE_TYPE_DIRECTORY : FILE_TYPE_UNKNOWN;
+		named.file = named.carrier = write_name_only_file(drain, path, record->start_ns, type, 0);
+		error = names_put(&drain->names, path, named);
+	}
+	record->file = named.file;
+	if (drain->has_links && takes_name(record->op))
+		record->length |= (uint64_t)named.carrier << FILEOP_NAME_SHIFT;
+	return error;
 }
 
 /* A rename of a name to itself, or to another one of the same file: the kernel does nothing, and both stay. */
@@ -257,20 +256,17 @@ static int enter_new_name(struct drain *drain, const char *path, const char *old
 {
 	if (record->op == FILEOP_MKDIR) {
 		record->file = write_name_only_file(drain, path, record->start_ns, FILE_TYPE_DIRECTORY, FILE_CREATED);
-		return names_put(&drain->names, path, record->file);
+		return names_put(&drain->names, path, (struct named){record->file, record->file});
 	}
-	uint32_t replaced = names_find(&drain->names, path);
-	record->argument = write_name_only_file(drain, path, record->start_ns, FILE_TYPE_UNKNOWN, FILE_NEW_NAME);
+	uint32_t replaced = names_find(&drain->names, path).file;
+	uint32_t name = write_name_only_file(drain, path, record->start_ns, FILE_TYPE_UNKNOWN, FILE_NEW_NAME);
+	record->argument = name;
+	drain->has_links |= record->op == FILEOP_LINK;
 	if (record->op == FILEOP_SYMLINK || changes_nothing(record, old_path, path, replaced))
 		return 0;
-	int error = names_put(&drain->names, path, record->file);
-	if (error || record->op != FILEOP_RENAME || !old_path)
-		return error;
-	if (record->length & RENAME_EXCHANGE && replaced)
-		return exchange_names(&drain->names, old_path, path, replaced);
-	error = names_move_directory(&drain->names, old_path, path);
-	names_remove(&drain->names, old_path);
-	return error;
+	if (record->op == FILEOP_RENAME && old_path)
+		return names_rename(&drain->names, old_path, path, name, record->length & RENAME_EXCHANGE);
+	return names_put(&drain->names, path, (struct named){record->file, name});
 }
 
 static bool is_below(const char *path, const char *prefix)
@@ -298,9 +294,9 @@ static void write_call(struct drain *drain, const struct pending *pending)
 }
 
 /* Whether the user's filters keep what is done with this name: of a file that is recorded, or where such files lie. */
-static bool is_wanted(const struct drain *drain, const struct pending *pending, const char *path)
+static bool is_wanted(struct drain *drain, const struct pending *pending, const char *path)
 {
-	if (!path || names_find(&drain->names, path))
+	if (!path || names_find(&drain->names, path).file)
 		return path;
 	if (drain->path_prefix && !is_below(path, drain->path_prefix))
 		return false;
@@ -341,8 +337,9 @@ static int write_pending(struct drain *drain, struct pending *pending)
 	if (pending->record.kind == RECORD_FILE) {
 		const char *path = pending->path ? pending->path : "";
 		writer_append_file(drain->writer, &pending->record.file, path, strlen(path));
+		uint32_t file = pending->record.file.file;
 		if (*path)
-			error = names_put(&drain->names, path, pending->record.file.file);
+			error = names_put(&drain->names, path, (struct named){file, file});
 	} else if (pending->record.kind == RECORD_FILEOP && (pending->path || pending->new_path)) {
 		error = write_name_operation(drain, pending);
 	} else if (pending->record.kind == RECORD_WAKE) {

@@ -61,6 +61,7 @@ struct drain {
 	uint64_t late_count; /* records that arrived after their turn; the file is not in order there */
 	uint64_t ends_unseen; /* block requests of which only a later use of their memory told that they had ended */
 	uint32_t name_ids; /* file ids given out here, for paths that the kernel side never saw */
+	bool has_links; /* a file was given another name: from then on it is said which one is meant */
 	uint64_t round_began_ns; /* of the round before */
 	uint64_t passed_ns; /* what ended until then is written */
 	uint64_t

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
-#include <search.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,41 +17,101 @@
 
 #include "cleanup.h"
 
+enum { SLOTS_MIN = 64 }; /* a power of two, as their number stays */
+
+/*
+ * An entry of a directory. A directory is one, too, once something below it is known; what is below knows it by its number,
+ * and so goes along when it is renamed.
+ */
 struct name {
-	uint32_t file;
-	char path[];
+	struct name *next; /* in the same slot */
+	uint32_t directory; /* 0 = the root */
+	uint32_t number; /* 0 = nothing was below it yet */
+	struct named named;
+	char text[];
 };
 
-static int compare_names(const void *a, const void *b)
+/* Where the entries are that have the same hash (FNV-1a) as this one. */
+static struct name **slot_of(const struct names *names, uint32_t directory, const char *text, size_t bytes)
 {
-	return strcmp(((const struct name *)a)->path, ((const struct name *)b)->path);
+	uint64_t hash = (0xcbf29ce484222325 ^ directory) * 0x100000001b3;
+	for (size_t i = 0; i < bytes; i++)
+		hash = (hash ^ (uint8_t)text[i]) * 0x100000001b3;
+	return &names->slots[(hash ^ hash >> 32) & (names->slot_count - 1)];
 }
 
-static struct name *name_create(const char *path, uint32_t file)
+static int enlarge(struct names *names)
 {
-	size_t bytes = strlen(path) + 1;
-	struct name *name = malloc(sizeof(*name) + bytes);
-	if (name) {
-		name->file = file;
-		memcpy(name->path, path, bytes);
+	struct names larger = *names;
+	larger.slot_count = names->slot_count ? 2 * names->slot_count : SLOTS_MIN;
+	larger.slots = calloc(larger.slot_count, sizeof(*larger.slots));
+	if (!larger.slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < names->slot_count; i++) {
+		for (struct name *name = names->slots[i], *next; name; name = next) {
+			struct name **slot = slot_of(&larger, name->directory, name->text, strlen(name->text));
+			next = name->next;
+			name->next = *slot;
+			*slot = name;
+		}
 	}
+	free(names->slots);
+	*names = larger;
+	return 0;
+}
+
+/* NULL = no memory. */
+static struct name *make_entry(struct names *names, uint32_t directory, const char *text, size_t bytes)
+{
+	if (names->count == names->slot_count && enlarge(names))
+		return NULL;
+	struct name *name = malloc(sizeof(*name) + bytes + 1);
+	struct name **slot = slot_of(names, directory, text, bytes);
+	if (!name)
+		return NULL;
+	*name = (struct name){.next = *slot, .directory = directory};
+	memcpy(name->text, text, bytes);
+	name->text[bytes] = '\0';
+	*slot = name;
+	names->count++;
 	return name;
 }
 
-static struct name *find(void *const *tree, const char *path)
+static struct name *find_entry(const struct names *names, uint32_t directory, const char *text, size_t bytes)
 {
-	struct name *key = name_create(path, 0);
-	struct name **node = key ? tfind(key, tree, compare_names) : NULL;
-	free(key);
-	return node ? *node : NULL;
+	struct name *name = names->slot_count ? *slot_of(names, directory, text, bytes) : NULL;
+	while (name && (name->directory != directory || strncmp(name->text, text, bytes) || name->text[bytes]))
+		name = name->next;
+	return name;
 }
 
-static void forget(void **tree, struct name *name)
+/* What is at an absolute path, component by component. NULL = nothing, and it is not to be made, or there is no memory. */
+static struct name *find(struct names *names, const char *path, bool make)
 {
-	if (name) {
-		tdelete(name, tree, compare_names);
-		free(name);
-	}
+	struct name *found = NULL;
+	do {
+		size_t bytes = strcspn(++path, "/");
+		if (found && !found->number && make)
+			found->number = ++names->directories;
+		if (found && !found->number)
+			return NULL;
+		uint32_t directory = found ? found->number : 0;
+		found = find_entry(names, directory, path, bytes);
+		if (!found && make)
+			found = make_entry(names, directory, path, bytes);
+		path += bytes;
+	} while (found && *path);
+	return found;
+}
+
+static void forget(struct names *names, struct name *name)
+{
+	struct name **place = slot_of(names, name->directory, name->text, strlen(name->text));
+	while (*place != name)
+		place = &(*place)->next;
+	*place = name->next;
+	names->count--;
+	free(name);
 }
 
 void names_init(struct names *names)
@@ -62,128 +121,49 @@ void names_init(struct names *names)
 
 void names_deinit(struct names *names)
 {
-	tdestroy(names->tree, free);
-	tdestroy(names->directories, free);
+	for (size_t i = 0; i < names->slot_count; i++)
+		while (names->slots[i])
+			forget(names, names->slots[i]);
+	free(names->slots);
 	names_init(names);
 }
 
-/* Enters the directories of a path, from the innermost to the first that is known. 0 or -ENOMEM. */
-static int note_directories(struct names *names, const char *path)
+int names_put(struct names *names, const char *path, struct named named)
 {
-	struct name *name = name_create(path, 0);
+	struct name *name = find(names, path, true);
 	if (!name)
 		return -ENOMEM;
-	for (;;) {
-		char *slash = strrchr(name->path, '/');
-		if (!slash || slash == name->path)
-			break;
-		*slash = '\0';
-		struct name **node = tsearch(name, &names->directories, compare_names);
-		if (!node)
-			break;
-		if (*node != name) {
-			free(name);
-			return 0;
-		}
-		name = name_create((*node)->path, 0);
-		if (!name)
-			return -ENOMEM;
-	}
-	free(name);
+	name->named = named;
 	return 0;
 }
 
-int names_put(struct names *names, const char *path, uint32_t file)
+struct named names_find(struct names *names, const char *path)
 {
-	struct name *known = find(&names->tree, path);
-	if (known) {
-		known->file = file;
-		return 0;
-	}
-	struct name *name = name_create(path, file);
-	if (!name || !tsearch(name, &names->tree, compare_names)) {
-		free(name);
+	struct name *name = find(names, path, false);
+	return name ? name->named : (struct named){};
+}
+
+/* What is replaced comes to stand at the old path, to stay there, or to be forgotten. */
+int names_rename(struct names *names, const char *from, const char *to, uint32_t carrier, bool exchange)
+{
+	struct name *old = find(names, from, false), *new = old ? find(names, to, true) : NULL;
+	if (!new)
 		return -ENOMEM;
-	}
-	return note_directories(names, path);
-}
-
-/* What a walk over the tree collects: the names below a directory. */
-struct below {
-	const char *directory;
-	size_t directory_bytes;
-	struct name **names;
-	size_t count, room;
-	int error;
-};
-
-static void collect_below(const void *node, VISIT visit, void *context)
-{
-	struct below *below = context;
-	struct name *name = *(struct name *const *)node;
-	if ((visit != postorder && visit != leaf) || strncmp(name->path, below->directory, below->directory_bytes) ||
-	    name->path[below->directory_bytes] != '/')
-		return;
-	if (below->count == below->room) {
-		size_t room = below->room ? below->room * 2 : 64;
-		struct name **grown = realloc(below->names, room * sizeof(struct name *));
-		if (!grown) {
-			below->error = -ENOMEM;
-			return;
-		}
-		below->names = grown;
-		below->room = room;
-	}
-	below->names[below->count++] = name;
-}
-
-/* A directory that is not there any more, nor what lies below it. */
-static int forget_directory(struct names *names, const char *directory)
-{
-	struct below below = {.directory = directory, .directory_bytes = strlen(directory)};
-	twalk_r(names->directories, collect_below, &below);
-	for (size_t i = 0; i < below.count; i++)
-		forget(&names->directories, below.names[i]);
-	free(below.names);
-	forget(&names->directories, find(&names->directories, directory));
-	return below.error;
-}
-
-int names_move_directory(struct names *names, const char *from, const char *to)
-{
-	struct name *key = name_create(from, 0);
-	if (!key)
-		return -ENOMEM;
-	bool is_directory = tfind(key, &names->directories, compare_names) != NULL;
-	free(key);
-	if (!is_directory)
-		return 0;
-	struct below below = {.directory = from, .directory_bytes = strlen(from)};
-	twalk_r(names->tree, collect_below, &below);
-	for (size_t i = 0; i < below.count; i++) {
-		struct name *name = below.names[i];
-		char *moved = NULL;
-		if (asprintf(&moved, "%s%s", to, name->path + below.directory_bytes) < 0)
-			below.error = -ENOMEM;
-		else if (names_put(names, moved, name->file))
-			below.error = -ENOMEM;
-		free(moved);
-		forget(&names->tree, name);
-	}
-	free(below.names);
-	return below.error ? below.error : forget_directory(names, from);
-}
-
-uint32_t names_find(const struct names *names, const char *path)
-{
-	struct name *name = find(&names->tree, path);
-	return name ? name->file : 0;
+	uint32_t number = new->number, file = new->named.file;
+	new->number = old->number;
+	new->named = (struct named){old->named.file, carrier};
+	old->number = number;
+	old->named.file = file;
+	if (!exchange)
+		forget(names, old);
+	return 0;
 }
 
 void names_remove(struct names *names, const char *path)
 {
-	forget(&names->tree, find(&names->tree, path));
-	forget(&names->directories, find(&names->directories, path));
+	struct name *name = find(names, path, false);
+	if (name)
+		forget(names, name);
 }
 
 char *names_join(const char *directory, const char *path)

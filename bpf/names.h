@@ -2,22 +2,33 @@
 #ifndef FLEXTRACE_NAMES_H
 #define FLEXTRACE_NAMES_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* Which file id has which path now: filled by FILE records, moved by rename, emptied by unlink. */
+/* Which file has which path now: filled by FILE records, moved by rename, emptied by unlink. Paths are absolute. */
 struct names {
-	void *tree; /* of struct name, by tsearch(3) */
-	void *directories; /* of struct name: every directory that a path of the tree goes through, or did before */
+	struct name **slots; /* of entries of directories, by their hash */
+	size_t slot_count, count; /* no more entries than slots */
+	uint32_t directories; /* that were numbered */
+};
+
+/* What a path means. */
+struct named {
+	uint32_t file; /* 0 = nothing that was seen */
+	uint32_t carrier; /* whose FILE record has the path, or had it before a directory on the way was renamed */
 };
 
 void names_init(struct names *names);
 void names_deinit(struct names *names);
-/* 0 or -ENOMEM. An older file of the same path is forgotten. */
-int names_put(struct names *names, const char *path, uint32_t file);
-/* File id, or 0 if the path was never seen. */
-uint32_t names_find(const struct names *names, const char *path);
-/* A directory is renamed: what lies below it has other paths from now on. 0 or -ENOMEM. */
-int names_move_directory(struct names *names, const char *from, const char *to);
+/* 0 or -ENOMEM. What had the path is forgotten. */
+int names_put(struct names *names, const char *path, struct named named);
+struct named names_find(struct names *names, const char *path);
+/*
+ * Of a file or directory that is known, with all that is below; carrier: of the new path. What was there is forgotten, or
+ * (exchange) has the old path from now on. 0 or -ENOMEM.
+ */
+int names_rename(struct names *names, const char *from, const char *to, uint32_t carrier, bool exchange);
 /* Of a file, or of a directory that is empty. */
 void names_remove(struct names *names, const char *path);
 /* Absolute path without empty, "." and ".." components (not through symbolic links); to be freed. NULL = no memory. */

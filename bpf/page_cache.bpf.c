@@ -155,25 +155,19 @@ static __always_inline __u64 send_store(struct task_state *state, __u32 file, st
 }
 
 /*
- * Whether the request that began in this thread last may have made a page of this file dirty. It may also be in flight
- * still, and the thread in its program again.
- */
-static __always_inline bool is_by_request(const struct task_state *state, __u32 file)
-{
-	struct async_operation *operation = state->request ? async_operation_at(state->request) : NULL;
-	return operation && operation->file == file && (operation->kind != RECORD_IO || operation->op == IO_WRITE);
-}
-
-/*
- * Whether the thread is in its program, and not in a call or request, or in a call that reads and so stores in the memory of its
- * program. It may be in one which is not recorded: of a thread of io_uring, which has no program, or of the 32-bit or x32 kind.
+ * Whether the thread is in its program, and not in a call or request, or in one that reads and so stores in the memory of its
+ * program. The request that began in it last may be in flight still, and the thread in its program again. It may be in a call
+ * which is not recorded: of a thread of io_uring, which has no program, or of the 32-bit or x32 kind.
  */
 static __always_inline bool is_by_program(const struct task_state *state, __u32 file)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct pt_regs *entry = (const struct pt_regs *)bpf_task_pt_regs(task);
-	bool stores = state->call == CALL_NONE || call_reads(state->call);
-	return stores && !is_by_request(state, file) && !(task->flags & TASK_IO_WORKER) && !is_in_compat_call(task) &&
+	const struct async_operation *request = state->request ? async_operation_at(state->request) : NULL;
+	bool reads = request && request->kind == RECORD_IO && request->op == IO_READ;
+	bool stores = reads || state->call == CALL_NONE || call_reads(state->call);
+	bool is_by_request = request && !reads && request->file == file;
+	return stores && !is_by_request && !(task->flags & TASK_IO_WORKER) && !is_in_compat_call(task) &&
 	       !is_x32_call(BPF_CORE_READ(entry, orig_ax));
 }
 

@@ -44,9 +44,11 @@ static int init_target(struct session *session)
 				     : target_init_process(&session->target, options->process);
 	if (error) {
 		char process[32];
+		/* Which of the two it is differs between kernels. */
+		bool is_thread = !options->command && (error == -EINVAL || error == -ENOENT);
 		snprintf(process, sizeof(process), "process %d", options->process);
 		fail(options->command ? "start" : "record", options->command ? options->command[0] : process, error,
-		     "");
+		     is_thread ? ": it is a thread; give the number of its process (Tgid in /proc/NUMBER/status)" : "");
 	}
 	return error;
 }

@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 11,
+	TRACE_VERSION_MINOR = 12,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -45,6 +45,11 @@ enum {
 	/* io_record.flags: where faults stand in it */
 	IO_FAULTS_SHIFT = 24,
 	IO_FAULTS_MAX = 255, /* or more */
+	/*
+	 * fileop_record.length of a RENAME or UNLINK, since 1.12: where the file id stands that carries the old name in its
+	 * FILE record, of a file that may have several; 0 = not said, as up to the first LINK of a trace
+	 */
+	FILEOP_NAME_SHIFT = 32,
 	/* resident_record.large_folios; 0 = not known */
 	LARGE_FOLIOS_NONE = 1,
 	LARGE_FOLIOS_ALL = 255,
@@ -167,8 +172,8 @@ enum fileop {
 	FILEOP_TRUNCATE = 6,	     /* argument: new size in bytes */
 	FILEOP_FALLOCATE = 7,	     /* argument: offset; length; flags (high half): FALLOC_FL_* mode << 16 */
 	FILEOP_RENAME = 8,	     /* file: what is renamed; argument: file id that carries the new path in its FILE record;
-					length: RENAME_* flags */
-	FILEOP_UNLINK = 9,
+					length: RENAME_* flags, FILEOP_NAME_SHIFT */
+	FILEOP_UNLINK = 9,	     /* length: FILEOP_NAME_SHIFT */
 	FILEOP_FADVISE = 10,	     /* argument: offset; length; flags (high half): POSIX_FADV_* << 16 */
 	FILEOP_MKDIR = 11,	     /* length: mode */
 	FILEOP_RMDIR = 12,

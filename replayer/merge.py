@@ -23,7 +23,7 @@ from characterize.trace import Header, Trace
 from characterize.trace_files.joint_metadata import joint_metadata
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
-from replayer.flexible.file_state import NAMING
+from replayer.flexible.file_state import NAMING, relabel_names
 from replayer.flexible.planned import RANGES, check_record_count, derived, layer_of, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.parts.merged_blocks import merged_blocks
@@ -240,7 +240,7 @@ class _TakenIds:
             file = file.astype(np.int64)
             return np.where(file == 0, 0, file + np.where(file < TRACE_FIRST_NAME_ID, self.files, self.names))
 
-        draft.fileops["argument"][naming] = moved(draft.fileops["argument"][naming])
+        relabel_names(draft.fileops, moved)
         for records in (draft.io, draft.fileops, draft.files, *ranges):
             records["file"] = moved(records["file"])
         paths = {int(moved(np.array(file))): path for file, path in draft.paths.items()}

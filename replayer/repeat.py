@@ -19,7 +19,7 @@ from characterize.layout import FILEOP_DTYPE, TRACE_FIRST_NAME_ID, Fileop, FileT
 from characterize.trace import Trace
 from replayer.flexible.block_layer import requests_to_run
 from replayer.flexible.draft import Draft, RowsOfFiles
-from replayer.flexible.file_state import NAMING, states_after
+from replayer.flexible.file_state import NAMING, relabel_names, states_after
 from replayer.flexible.planned import (
     RANGES,
     TIME_MAX_NS,
@@ -123,8 +123,7 @@ class _Passes:
         for columns in ([between["id"]], [io["id"], fileops["id"], wakes["id"], wakes["cause"]]):
             self._operations = put_behind(columns, self._operations)
         table = {file: self._new_id(file) for file in self._own}
-        naming = np.isin(fileops["op"], NAMING)
-        fileops["argument"][naming] = _relabelled(fileops["argument"][naming], table)
+        relabel_names(fileops, lambda names: _relabelled(names, table))
         described, *ranges = (
             of[np.isin(of["file"], self._own)] for of in (draft.files, *(parts[0] for parts in self.ranges.values()))
         )

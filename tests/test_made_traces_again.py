@@ -6,7 +6,7 @@ import pytest
 
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
-from characterize.layout import FileFlag, Fileop, FileType, IoFlag, RecordKind
+from characterize.layout import FILEOP_NAME_SHIFT, FileFlag, Fileop, FileType, IoFlag, RecordKind
 from characterize.workload import workload_of
 from replayer.cut import Selection, cut
 from replayer.flexible.wakes import standing
@@ -15,10 +15,12 @@ from replayer.repeat import repeat
 from tests.flexible_traces import Recording, willy
 from tests.made_trace import made_trace, read, write
 from tests.sound_traces import assert_sound
+from tests.straced import op
 
 pytestmark = pytest.mark.parallel
 
 PAGE = 4096
+NAME = 1 << 31
 SECOND_NS = 10**9
 
 
@@ -53,9 +55,23 @@ def test_paths_stay_apart_when_what_was_merged_is_merged_again():
     assert len(set.union(*parts)) == 6
 
 
-@pytest.mark.parametrize(
+TWICE = pytest.mark.parametrize(
     "make", [lambda trace: clone(trace, 2), lambda trace: repeat(trace, 2)], ids=["clone", "repeat"]
 )
+
+
+@TWICE
+def test_a_name_that_is_said_to_be_removed_is_the_one_that_was_made(make):
+    fileops = [op(Fileop.LINK, 20, argument=NAME), op(Fileop.UNLINK, 30, length=NAME << FILEOP_NAME_SHIFT)]
+    files = [{"file": 1, "size_bytes": PAGE}, {"file": NAME, "flags": FileFlag.NEW_NAME}]
+    made = make(made_trace([read(0, PAGE, 10)], fileops=fileops, files=files, paths={1: "/a", NAME: "/b"})).fileops
+    linked = made.loc[made["op"] == Fileop.LINK, "argument"].tolist()
+    assert len(set(linked)) == 2
+    removed = made.loc[made["op"] == Fileop.UNLINK, "length"]
+    assert [length >> FILEOP_NAME_SHIFT for length in removed.tolist()] == linked
+
+
+@TWICE
 def test_paths_stay_apart_when_a_clone_is_multiplied(make):
     parent = replaces_a_file()
     made = make(clone(parent, 2))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import characterize
-from characterize.layout import FileFlag, Fileop, IoFlag
+from characterize.layout import FILEOP_NAME_SHIFT, FileFlag, Fileop, IoFlag
 from tests.made_trace import made_trace, read
 from tests.straced import ENGINE, needs_engine, op
 
@@ -85,6 +85,26 @@ def test_a_file_that_is_renamed_to_another_of_its_names_keeps_both(tmp_path):
     assert run_in_turn(tmp_path, operations)["done"] == 7
 
 
+def test_of_several_names_the_one_that_is_said_is_taken(tmp_path):
+    """The second is renamed and, once another file has replaced the first, removed: then that file is the only one."""
+    linked, renamed, replaced = (NAMES_FROM + at for at in range(3))
+    fileops = [
+        op(Fileop.LINK, 10, argument=linked),
+        op(Fileop.RENAME, 20, argument=renamed, length=linked << FILEOP_NAME_SHIFT),
+        op(Fileop.RENAME, 30, file=2, argument=replaced, length=2 << FILEOP_NAME_SHIFT),
+        op(Fileop.UNLINK, 40, length=renamed << FILEOP_NAME_SHIFT),
+    ]
+    files = [{"file": 1, "size_bytes": PAGE}, {"file": 2, "size_bytes": 2 * PAGE}]
+    files += [{"file": name, "flags": FileFlag.NEW_NAME} for name in (linked, renamed, replaced)]
+    paths = {1: "/a", 2: "/new", linked: "/b", renamed: "/c", replaced: "/a"}
+    trace = made_trace([read(0, PAGE, 1), read(0, PAGE, 2, file=2)], fileops=fileops, files=files, paths=paths)
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    command = [ENGINE, path, f"--directory={tmp_path / 'image'}", "--keep-image"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout)["operations"]["done"] == 6
+    assert [file.stat().st_size for file in (tmp_path / "image").glob("f*")] == [2 * PAGE]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_is_done_to_names_ends(tmp_path, seed):
     random = np.random.default_rng(seed)
@@ -98,6 +118,8 @@ def test_whatever_is_done_to_names_ends(tmp_path, seed):
             fields["argument"] = ids[2 + random.integers(4)]
         if kind == Fileop.RENAME and random.random() < 0.3:
             fields["length"] = EXCHANGE
+        if kind in (Fileop.RENAME, Fileop.UNLINK) and random.random() < 0.5:
+            fields["length"] = fields.get("length", 0) | ids[random.integers(6)] << FILEOP_NAME_SHIFT
         if kind == Fileop.OPEN and random.random() < 0.5:
             fields["flags"] = IoFlag.CREATED
         operations.append((kind, fields))

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -181,6 +182,20 @@ def test_what_is_not_there(tmp_path, arguments, words):
     )
     assert done.returncode == 1
     assert words in done.stderr
+
+
+def test_the_number_of_a_thread_is_none_of_a_process(tmp_path):
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    command = [RECORDER, "-o", tmp_path / "t", "-p", str(thread.native_id)]
+    try:
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    finally:
+        done.set()
+        thread.join()
+    assert refused.returncode == 1
+    assert "it is a thread; give the number of its process" in refused.stderr
 
 
 def test_an_existing_trace_is_not_overwritten(tmp_path):

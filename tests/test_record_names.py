@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 import characterize
-from characterize.layout import Fileop, IoFlag
+from characterize.layout import FILEOP_NAME_SHIFT, Fileop, IoFlag
+from tests.straced import ENGINE, needs_engine
 from tests.told import run_recorder
 
 CALLS = 10_007
@@ -121,6 +126,77 @@ def test_names_that_a_rename_leaves_as_they_are_are_known_after_it(tmp_path):
     }
     removed = operations.loc[operations["op"] == Fileop.UNLINK, "file"].tolist()
     assert removed == [made[f"{place}/d/x"], made[f"{place}/a"], made[f"{place}/a"]]
+
+
+LINKS = """
+import os
+open("a", "w").close()
+os.rename("a", "one")
+os.link("one", "two")
+os.link("two", "three")
+os.unlink("two")
+os.rename("three", "four")
+os.mkdir("before")
+os.link("one", "before/two")
+os.rename("before", "after")
+os.unlink("one")
+os.rename("after/two", "one")
+os.unlink("four")
+os.unlink("one")
+"""
+
+
+def test_of_several_names_it_is_said_which_one_is_taken(tmp_path):
+    """From the first link on, by where the name came from; what is in a directory goes along with it."""
+    place = tmp_path / "place"
+    place.mkdir()
+    options = ("--layer", "vfs", "--path", str(place))
+    done = run_recorder(tmp_path / "t", "python3", "-c", LINKS, options=options, cwd=place)
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    (made,) = (file for file, path in trace.paths.items() if path == f"{place}/a")
+    taking = trace.fileops[trace.fileops["op"].isin([Fileop.RENAME, Fileop.UNLINK]) & (trace.fileops["file"] == made)]
+    names = [trace.paths.get(int(length) >> FILEOP_NAME_SHIFT, "") for length in taking["length"]]
+    taken = ["", "two", "three", "one", "before/two", "four", "one"]
+    assert [name.removeprefix(f"{place}/") for name in names] == taken
+
+
+# Each file has a size of its own.
+AT_RANDOM = """
+import os, random, sys
+random.seed(sys.argv[1])
+names, size = "abcdef", 0
+for _ in range(700):
+    call = random.choice(["make", "link", "rename", "unlink"])
+    there = [name for name in names if os.path.exists(name)]
+    free = [name for name in names if name not in there]
+    if call == "make" and free:
+        size += 1
+        with open(random.choice(free), "wb", 0) as file: file.write(bytes(size))
+    elif call == "link" and there and free: os.link(random.choice(there), random.choice(free))
+    elif call == "rename" and there: os.rename(random.choice(there), random.choice(names))
+    elif call == "unlink" and there: os.unlink(random.choice(there))
+"""
+
+
+def sizes_and_links(files: Iterable[Path]) -> dict[int, int]:
+    return {status.st_size: status.st_nlink for status in (file.stat() for file in files)}
+
+
+@needs_engine
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_a_replay_leaves_files_with_as_many_names(tmp_path, seed):
+    place = tmp_path / "place"
+    place.mkdir()
+    options = ("--layer", "vfs", "--path", str(place))
+    done = run_recorder(tmp_path / "t", "python3", "-c", AT_RANDOM, seed, options=options, cwd=place)
+    assert done.returncode == 0, done.stderr
+    command = [ENGINE, tmp_path / "t", f"--directory={tmp_path / 'image'}", "--keep-image"]
+    replay = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(replay.stdout)["operations"]["skipped"] == 0
+    left = sizes_and_links(place.iterdir())
+    assert max(left.values()) > 1
+    assert sizes_and_links((tmp_path / "image").glob("f*")) == left
 
 
 def test_a_path_of_many_directories_is_whole(tmp_path):

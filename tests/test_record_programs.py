@@ -148,6 +148,17 @@ def test_stores_by_calls_that_read_into_a_mapping(tmp_path, source):
     assert touched_pages(writes) >= {page * STEP_PAGES for page in range(TOUCHED)}
 
 
+@pytest.mark.parametrize("how", ["buffered", "direct"])
+@pytest.mark.parametrize("call", ["io_uring", "io_submit"])
+def test_stores_by_requests_that_read_into_a_mapping(tmp_path, call, how):
+    with loop_file_system("ext4", tmp_path) as system:
+        trace, output = recorded(tmp_path / "t", PROGRAMS / "stores_by_requests", system.place, call, how)
+    writes = trace.io[(trace.io["source"] == Source.MMAP) & (trace.io["op"] == IoOp.WRITE)]
+    stored = [path for path in trace.paths.values() if path.startswith(f"{system.place}/stored-")]
+    assert f"stored {len(stored)}" in output.splitlines()
+    assert sorted(writes["file"].map(trace.paths)) == sorted(stored)
+
+
 @needs_mapped_reads
 @pytest.mark.parametrize("below", ["ext4", "overlay"])
 @pytest.mark.parametrize("program", ["bash", "ldconfig"])

@@ -16,7 +16,16 @@ from typing import IO, NamedTuple
 import pytest
 
 import characterize
-from characterize.layout import IO_RUN_DELAY_SHIFT, NOT_MEASURED_U32, Fileop, HeaderFlag, IoFlag, IoOp, Source
+from characterize.layout import (
+    FILEOP_NAME_SHIFT,
+    IO_RUN_DELAY_SHIFT,
+    NOT_MEASURED_U32,
+    Fileop,
+    HeaderFlag,
+    IoFlag,
+    IoOp,
+    Source,
+)
 from tests.kernel import has_tracepoint
 from tests.running_replay import children, wait_until
 from tests.straced import ROOT
@@ -131,13 +140,15 @@ class Recorded:
         for row in self.trace.fileops.itertuples():
             if (row.file and row.file not in names) or (not row.file and row.op == Fileop.OPEN):
                 continue
-            name, argument = names.get(row.file, "?"), row.argument
+            name, argument, length = names.get(row.file, "?"), row.argument, row.length
+            if row.op in {Fileop.RENAME, Fileop.UNLINK}:
+                length &= (1 << FILEOP_NAME_SHIFT) - 1
             if row.op in NAMED_BY_ARGUMENT:
                 if not row.file and row.argument not in names:
                     continue
                 name, argument = f"{name}>{names.get(row.argument, '?')}", 0
             flags = row.flags & TOLD_FLAGS if row.op in {Fileop.FSYNC, Fileop.FDATASYNC} else row.flags
-            numbers = (row.thread, argument, row.length, row.result, row.source, flags)
+            numbers = (row.thread, argument, length, row.result, row.source, flags)
             rows.append(make_row(Fileop(row.op).name.lower(), name, numbers, None))
         return rows
 

@@ -46,6 +46,17 @@ static void add_name(struct descriptors *descriptors, uint32_t id, uint32_t name
 	note_owner(descriptors, id, name);
 }
 
+/* In the place of one that it has. Under lock. */
+static void change_name(struct descriptors *descriptors, uint32_t id, uint32_t place, uint32_t name)
+{
+	if (descriptors->files[id].name == place) {
+		descriptors_give_name(descriptors, id, name);
+		return;
+	}
+	take_name(descriptors, place);
+	add_name(descriptors, id, name);
+}
+
 void descriptors_use_name(struct descriptors *descriptors, uint32_t id)
 {
 	pthread_mutex_lock(&descriptors->lock);
@@ -116,10 +127,23 @@ enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, c
 	return NAME_THERE;
 }
 
-/*
- * Takes one name from a file. Under lock. Of several names the trace does not say which one an unlink means, nor does it
- * matter to the time that it takes.
- */
+uint32_t descriptors_place(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	/* A rename gives a file the place of what it replaces (struct move). */
+	const uint32_t places[] = {name, descriptors->names[descriptors->table->files[name].path]};
+	uint32_t place = descriptors->files[id].name;
+	for (int i = 0; i < 2 && name; i++) {
+		if (descriptors->owners[places[i]] == id) {
+			place = places[i];
+			break;
+		}
+	}
+	pthread_mutex_unlock(&descriptors->lock);
+	return place;
+}
+
+/* Takes one name from a file. Under lock. */
 static void lose_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
 {
 	struct open_file *open_file = &descriptors->files[id];
@@ -129,10 +153,10 @@ static void lose_name(struct descriptors *descriptors, uint32_t id, uint32_t nam
 		descriptors_close_slots(descriptors, open_file);
 }
 
-void descriptors_unlinked(struct descriptors *descriptors, uint32_t id)
+void descriptors_unlinked(struct descriptors *descriptors, uint32_t id, uint32_t place)
 {
 	pthread_mutex_lock(&descriptors->lock);
-	lose_name(descriptors, id, descriptors->files[id].name);
+	lose_name(descriptors, id, place);
 	pthread_mutex_unlock(&descriptors->lock);
 }
 
@@ -144,29 +168,28 @@ void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t n
 }
 
 /* To two names of one file the kernel does nothing, here and below. */
-void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t name)
+void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t place, uint32_t name)
 {
 	pthread_mutex_lock(&descriptors->lock);
-	uint32_t before = descriptors->files[id].name;
 	uint32_t other = descriptors->owners[name];
 
 	if (other != id)
-		descriptors_give_name(descriptors, id, name);
+		change_name(descriptors, id, place, name);
 	if (other && other != id && descriptors->files[other].name)
-		add_name(descriptors, other, before);
+		add_name(descriptors, other, place);
 	else if (other && other != id)
-		descriptors_give_name(descriptors, other, before);
+		descriptors_give_name(descriptors, other, place);
 	pthread_mutex_unlock(&descriptors->lock);
 }
 
-void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t name)
+void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t place, uint32_t name)
 {
 	pthread_mutex_lock(&descriptors->lock);
 	uint32_t victim = descriptors->owners[name];
 	if (victim && victim != id)
 		lose_name(descriptors, victim, name);
 	if (victim != id)
-		descriptors_give_name(descriptors, id, name);
+		change_name(descriptors, id, place, name);
 	pthread_mutex_unlock(&descriptors->lock);
 }
 

@@ -106,6 +106,12 @@ int descriptors_open(struct descriptors *descriptors, int directory, const char 
 /* The name of a file now, if it has one. */
 enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES]);
 
+/*
+ * The place in the directory that a file has by a name; where that is not known (0), or another's by now, by the one that it
+ * has. 0 = none.
+ */
+uint32_t descriptors_place(struct descriptors *descriptors, uint32_t id, uint32_t name);
+
 /* Takes over the descriptor of a recorded open. */
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor);
 
@@ -115,11 +121,11 @@ void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t cl
  */
 int descriptors_closing(struct descriptors *descriptors, uint32_t id, int closing[static DESCRIPTOR_CLASSES]);
 
-/* Before a file loses a name, so that it is there for its later uses; and after an unlink. */
+/* Before a file loses a name, so that it is there for its later uses; and after an unlink. place: of that name. */
 void descriptors_keep(struct descriptors *descriptors, uint32_t id);
-void descriptors_unlinked(struct descriptors *descriptors, uint32_t id);
-void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t name);
-void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t name);
+void descriptors_unlinked(struct descriptors *descriptors, uint32_t id, uint32_t place);
+void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t place, uint32_t name);
+void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t place, uint32_t name);
 void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t name);
 void descriptors_created(struct descriptors *descriptors, uint32_t id);
 

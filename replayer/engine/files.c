@@ -179,7 +179,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 		return;
 	case FILEOP_LINK:
 		moment->links++;
-		moment->path = 0; /* an unlink does not say which name it means */
+		moment->path = 0; /* of several paths none is known here */
 		file->renamed = true;
 		note_gone(survey, moment);
 		pass_new_name(survey, op);

@@ -138,6 +138,12 @@ static inline uint32_t files_index(const struct file_table *table, uint64_t id)
 		       : 0;
 }
 
+/* The name that a rename or unlink takes, as a place in the table; 0 = not said, or unknown. */
+static inline uint32_t files_taken_name(const struct file_table *table, const struct fileop_record *op)
+{
+	return files_index(table, op->length >> FILEOP_NAME_SHIFT);
+}
+
 /* The recorded holes of a file, of a place in the table; some may be empty. */
 static inline const struct file_range *file_holes(const struct file_table *table, uint32_t index, size_t *count)
 {

@@ -129,36 +129,36 @@ static struct done replay_close(struct worker *worker, uint32_t index)
 	return finished(result);
 }
 
-static struct done rename_within(struct worker *worker, struct move move, const char *from, const char *to,
-				 bool exchange)
+static struct done rename_within(struct worker *worker, struct move move, uint32_t place, bool exchange)
 {
 	struct run *run = worker->run;
 	int directory = run->image->directory;
+	bool is_directory = run->table->files[move.file].directory;
+	char from[IMAGE_NAME_BYTES], to[IMAGE_NAME_BYTES];
 
+	image_name(from, is_directory, place);
+	image_name(to, is_directory, move.name);
 	descriptors_keep(&run->descriptors, move.other);
 	worker->called_ns = now_ns();
 	struct done done = finished(renameat2(directory, from, directory, to, exchange ? RENAME_EXCHANGE : 0));
 	if (done.result == 0 && exchange)
-		descriptors_exchanged(&run->descriptors, move.file, move.name);
+		descriptors_exchanged(&run->descriptors, move.file, place, move.name);
 	else if (done.result == 0)
-		descriptors_renamed(&run->descriptors, move.file, move.name);
+		descriptors_renamed(&run->descriptors, move.file, place, move.name);
 	return done;
 }
 
 static struct done replay_rename(struct worker *worker, const struct fileop_record *op, uint32_t index)
 {
 	struct run *run = worker->run;
-	char from[IMAGE_NAME_BYTES], to[IMAGE_NAME_BYTES];
 	uint32_t target = files_index(run->table, op->argument);
 
 	if (!target)
 		return skipped(SKIP_UNKNOWN_FILE);
 	struct move move = descriptors_begin_move(&run->descriptors, index, target);
-	struct done done = skipped(SKIP_NO_SUCH_FILE);
-	if (descriptors_name(&run->descriptors, index, from) == NAME_THERE) {
-		image_name(to, run->table->files[index].directory, move.name);
-		done = rename_within(worker, move, from, to, op->length & RENAME_EXCHANGE);
-	}
+	uint32_t place = descriptors_place(&run->descriptors, index, files_taken_name(run->table, op));
+	struct done done =
+		place ? rename_within(worker, move, place, op->length & RENAME_EXCHANGE) : skipped(SKIP_NO_SUCH_FILE);
 	descriptors_end_move(&run->descriptors, move);
 	return done;
 }
@@ -201,27 +201,29 @@ static struct done replay_symlink(struct worker *worker, const struct fileop_rec
 	return done;
 }
 
-static struct done remove_name(struct worker *worker, uint32_t index)
+static struct done remove_name(struct worker *worker, const struct fileop_record *op, uint32_t index)
 {
 	struct run *run = worker->run;
+	bool is_directory = run->table->files[index].directory;
 	char name[IMAGE_NAME_BYTES];
 
 	descriptors_keep(&run->descriptors, index);
-	if (descriptors_name(&run->descriptors, index, name) != NAME_THERE)
+	uint32_t place = descriptors_place(&run->descriptors, index, files_taken_name(run->table, op));
+	if (!place)
 		return skipped(SKIP_NO_SUCH_FILE);
-	int flags = run->table->files[index].directory ? AT_REMOVEDIR : 0;
+	image_name(name, is_directory, place);
 	worker->called_ns = now_ns();
-	struct done done = finished(unlinkat(run->image->directory, name, flags));
+	struct done done = finished(unlinkat(run->image->directory, name, is_directory ? AT_REMOVEDIR : 0));
 	if (done.result == 0)
-		descriptors_unlinked(&run->descriptors, index);
+		descriptors_unlinked(&run->descriptors, index, place);
 	return done;
 }
 
-static struct done replay_unlink(struct worker *worker, uint32_t index)
+static struct done replay_unlink(struct worker *worker, const struct fileop_record *op, uint32_t index)
 {
 	struct descriptors *descriptors = &worker->run->descriptors;
 	struct move move = descriptors_begin_move(descriptors, index, 0);
-	struct done done = remove_name(worker, index);
+	struct done done = remove_name(worker, op, index);
 
 	descriptors_end_move(descriptors, move);
 	return done;
@@ -316,7 +318,7 @@ static struct done replay_on_name(struct worker *worker, const struct fileop_rec
 		return replay_rename(worker, op, index);
 	case FILEOP_UNLINK:
 	case FILEOP_RMDIR:
-		return replay_unlink(worker, index);
+		return replay_unlink(worker, op, index);
 	case FILEOP_LINK:
 		return replay_link(worker, op, index);
 	case FILEOP_SYMLINK:

@@ -31,11 +31,11 @@ enum skip_reason request_skip_reason(const struct run *run, const struct io_reco
 		return SKIP_UNKNOWN_OPERATION;
 	if (is_caller_error(io->result))
 		return SKIP_CALLER_ERROR;
-	if (io->op != IO_WRITE)
-		return SKIP_REASONS;
-	if (image_protects(run->image, described))
+	if (io->op == IO_WRITE && image_protects(run->image, described))
 		return SKIP_WRITES_OFF;
-	return io->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_REASONS;
+	/* What fails between two files, such as a copy to another file system, is no read of one that fails. */
+	bool stays = io->result >= 0 || (io->op == IO_READ && io->source != SOURCE_SPLICE);
+	return stays ? SKIP_REASONS : SKIP_RECORDED_FAILURE;
 }
 
 bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t number, struct request *request)

@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 
 from characterize.file_sizes import FileSizes
-from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp
+from characterize.layout import FILEOP_NAME_SHIFT, FileFlag, Fileop, FileType, IoFlag, IoOp
 from replayer.flexible.draft import Draft
 
 RENAME_EXCHANGE = 2
 NEVER_NS = 2**63 - 1
 NAMING = (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)
+TAKING = (Fileop.RENAME, Fileop.UNLINK)
 
 
 def states_after(draft: Draft) -> pd.DataFrame:
@@ -47,6 +48,15 @@ def makers(draft: Draft) -> np.ndarray:
     operations = draft.fileops
     opened = (operations["op"] == Fileop.OPEN) & ((operations["flags"] & IoFlag.CREATED) != 0)
     return (operations["result"] >= 0) & (opened | (operations["op"] == Fileop.MKDIR))
+
+
+def relabel_names(fileops: np.ndarray, relabelled: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Give the names that file operations make and take other ids, in place."""
+    naming, taking = np.isin(fileops["op"], NAMING), np.isin(fileops["op"], TAKING)
+    fileops["argument"][naming] = relabelled(fileops["argument"][naming])
+    length, shift = fileops["length"][taking], np.uint64(FILEOP_NAME_SHIFT)
+    names = relabelled(length >> shift).astype(np.uint64)
+    fileops["length"][taking] = names << shift | length & np.uint64((1 << FILEOP_NAME_SHIFT) - 1)
 
 
 def follow_renames(draft: Draft, first_use: Mapping[int, int]) -> dict[int, str]:
