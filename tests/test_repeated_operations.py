@@ -28,6 +28,7 @@ def test_failed_and_short_operations_are_those_that_the_engine_makes(run_phase):
         read(0, 1000, 60, asked_bytes=PAGE),
         read(0, -errno.EIO, 70, asked_bytes=500),
         read(0, 700, 80, asked_bytes=PAGE, source=Source.SPLICE),
+        read(0, -errno.EXDEV, 85, asked_bytes=PAGE, source=Source.SPLICE),
     ]
     fileops = [
         op(Fileop.FALLOCATE, 90, length=PAGE, result=-errno.ENOSPC),

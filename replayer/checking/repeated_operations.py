@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from characterize.layout import FileFlag, Fileop, FileType, IoOp, RecordKind
+from characterize.layout import FileFlag, Fileop, FileType, IoOp, RecordKind, Source
 from characterize.requests import left_out_of, system_files
 from characterize.response_time import MS_SYNC
 from characterize.trace import Trace
@@ -33,7 +33,8 @@ def _is_caller_error(records: np.ndarray) -> np.ndarray:
 class RepeatedIo:
     """Tells which IO records are repeated.
 
-    Not the pages of programs, what failed by its caller's fault, writes that failed, nor what names no file with data.
+    Not the pages of programs, what failed by its caller's fault, writes and sides of a splice that failed, nor what names
+    no file with data.
 
     Parameters
     ----------
@@ -50,7 +51,8 @@ class RepeatedIo:
         """One bool per record."""
         has_data = (io["file"] != 0) & ~np.isin(io["file"], self._no_data)
         left_out = left_out_of(io, "data", self._system)
-        failed = _is_caller_error(io) | ((io["op"] == IoOp.WRITE) & (io["result"] < 0))
+        not_again = (io["op"] == IoOp.WRITE) | (io["source"] == Source.SPLICE)
+        failed = _is_caller_error(io) | (not_again & (io["result"] < 0))
         return has_data & np.isin(io["op"], list(IoOp)) & ~failed & ~left_out
 
 

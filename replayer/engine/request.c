@@ -31,11 +31,11 @@ enum skip_reason request_skip_reason(const struct run *run, const struct io_reco
 		return SKIP_UNKNOWN_OPERATION;
 	if (is_caller_error(io->result))
 		return SKIP_CALLER_ERROR;
-	if (io->op != IO_WRITE)
-		return SKIP_REASONS;
-	if (image_protects(run->image, described))
+	if (io->op == IO_WRITE && image_protects(run->image, described))
 		return SKIP_WRITES_OFF;
-	return io->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_REASONS;
+	/* A write changed nothing; one side of a splice failed by the other one (EXDEV, EPIPE), which is not repeated. */
+	bool left_out = io->result < 0 && (io->op == IO_WRITE || io->source == SOURCE_SPLICE);
+	return left_out ? SKIP_RECORDED_FAILURE : SKIP_REASONS;
 }
 
 bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t number, struct request *request)
