@@ -103,6 +103,42 @@ def test_a_file_that_is_made_again_is_a_new_one(run_phase, tmp_path):
     assert (tmp_path / "image" / "f00000001").stat().st_size == 5000
 
 
+def temporary(number, *more):
+    """A file that is made without a name (O_TMPFILE), written, closed and gone, whose path is the kernel's for that."""
+    start, inode = 100 * number, 7000 + number
+    fileops = [op(Fileop.OPEN, start, file=number, flags=IoFlag.CREATED), *more, op(Fileop.CLOSE, start + 30, file=number)]
+    file = {"file": number, "flags": FileFlag.CREATED, "inode": inode}
+    return [write(0, 2 * PAGE, start + 10, file=number)], fileops, file, f"/tmp/#{inode}"
+
+
+def trace_of_temporary(*files):
+    io, fileops, rows, paths = zip(*files, strict=True)
+    names = [{"file": NAME, "flags": FileFlag.NEW_NAME}]
+    paths = {row["file"]: path for row, path in zip(rows, paths, strict=True)}
+    return made_trace(sum(io, []), fileops=sum(fileops, []), files=[*rows, *names], paths={**paths, NAME: "/tmp/kept"})
+
+
+@pytest.mark.parametrize("engine", ["sync", "io_uring"])
+def test_a_file_that_is_made_without_a_name_is_gone_with_its_last_close(run_phase, tmp_path, engine):
+    """It is read once more directly, by a descriptor of another kind, and by its mapping when it is closed."""
+    first_io, *first = temporary(1)
+    more = [read(0, PAGE, 115, flags=IoFlag.DIRECT), read(PAGE, PAGE, 140, source=Source.MMAP)]
+    trace = trace_of_temporary((first_io + more, *first), temporary(2))
+    document, calls = run_phase(trace, f"{DATA},close", [f"--engine={engine}", "--keep-image"])
+    assert document["operations"]["done"] == 7
+    assert document["skipped_reasons"] == {"shared_descriptor": 1}
+    assert not document["mismatches"]
+    assert "f00000002" in [call.file for call in calls if call.name == "close" and removed(call)]
+    assert not list((tmp_path / "image").glob("f*"))
+
+
+def test_one_that_is_linked_later_has_a_name(run_phase, tmp_path):
+    trace = trace_of_temporary(temporary(1, op(Fileop.LINK, 120, argument=NAME)))
+    document, _ = run_phase(trace, options=["--keep-image"])
+    assert document["operations"]["done"] == 4
+    assert len(list((tmp_path / "image").glob("f*"))) == 2
+
+
 @pytest.mark.root
 def test_direct_reads_of_a_removed_file_go_through_the_page_cache_where_they_are_refused(tmp_path):
     """A program that has asked for O_DIRECT only when the file, which it still has open, had no name any more."""

@@ -154,6 +154,34 @@ static uint64_t path_of(struct files_survey *survey, uint64_t id)
 	return has_come_up(list, id, index) ? list->paths[index].path : 0;
 }
 
+/* What is linked, or opened again, after all is made with a name in the replay, and keeps it. */
+static void note_nameless(struct file *file, struct moment *moment, bool nameless)
+{
+	if (nameless || file->nameless)
+		moment->unlinked = nameless;
+	file->nameless = nameless;
+}
+
+static void pass_open(struct files_survey *survey, const struct fileop_record *op, struct file *file,
+		      struct moment *moment)
+{
+	uint32_t index;
+	const struct file_list *list = list_of(survey, op->file, &index);
+	bool created = op->flags & IO_CREATED;
+
+	/* Altered traces give several files one id in turn. */
+	if (created && moment->unlinked) {
+		moment->unlinked = false;
+		moment_resize(file, moment, 0);
+	}
+	moment->opens++;
+	if (op->flags & IO_TRUNCATED && !file->block_device)
+		moment_resize(file, moment, 0);
+	note_nameless(file, moment, created && !file->renamed && path_is_nameless(&list->paths[index]));
+	if (file->nameless)
+		note_gone(survey, moment);
+}
+
 static void pass_fileop(struct files_survey *survey, const struct fileop_record *op, struct file *file,
 			struct moment *moment)
 {
@@ -161,14 +189,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 		return;
 	switch (op->op) {
 	case FILEOP_OPEN:
-		/* Altered traces give several files one id in turn. */
-		if (op->flags & IO_CREATED && moment->unlinked) {
-			moment->unlinked = false;
-			moment_resize(file, moment, 0);
-		}
-		moment->opens++;
-		if (op->flags & IO_TRUNCATED && !file->block_device)
-			moment_resize(file, moment, 0);
+		pass_open(survey, op, file, moment);
 		return;
 	case FILEOP_CLOSE:
 		file->closed = true;
@@ -178,6 +199,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 			file->opens_before++;
 		return;
 	case FILEOP_LINK:
+		note_nameless(file, moment, false);
 		moment->links++;
 		moment->path = 0; /* an unlink does not say which name it means */
 		file->renamed = true;
