@@ -154,14 +154,6 @@ static uint64_t path_of(struct files_survey *survey, uint64_t id)
 	return has_come_up(list, id, index) ? list->paths[index].path : 0;
 }
 
-/* What is linked, or opened again, after all is made with a name in the replay, and keeps it. */
-static void note_nameless(struct file *file, struct moment *moment, bool nameless)
-{
-	if (nameless || file->nameless)
-		moment->unlinked = nameless;
-	file->nameless = nameless;
-}
-
 static void pass_open(struct files_survey *survey, const struct fileop_record *op, struct file *file,
 		      struct moment *moment)
 {
@@ -177,7 +169,7 @@ static void pass_open(struct files_survey *survey, const struct fileop_record *o
 	moment->opens++;
 	if (op->flags & IO_TRUNCATED && !file->block_device)
 		moment_resize(file, moment, 0);
-	note_nameless(file, moment, created && !file->renamed && path_is_nameless(&list->paths[index]));
+	moment_nameless(file, moment, created && !file->renamed && path_is_nameless(&list->paths[index]));
 	if (file->nameless)
 		note_gone(survey, moment);
 }
@@ -199,7 +191,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 			file->opens_before++;
 		return;
 	case FILEOP_LINK:
-		note_nameless(file, moment, false);
+		moment_nameless(file, moment, false);
 		moment->links++;
 		moment->path = 0; /* an unlink does not say which name it means */
 		file->renamed = true;
@@ -276,6 +268,28 @@ static void note_sharing(const union record *record, struct file *file, struct m
 	file->altered |= !leaves_as_it_is(record);
 }
 
+/*
+ * Whether a file is first seen at a path to which another id was renamed. Either that is the same one, of which only the
+ * name was known before, or it has replaced this one.
+ */
+static bool was_brought(struct files_survey *survey, uint32_t id, uint64_t path)
+{
+	struct moment *brought;
+	uint32_t there = path_owner(&survey->owners, path);
+
+	return there != id && find_file(survey, there, &brought) && brought->path == path &&
+	       path_of(survey, there) != path;
+}
+
+/* Where a file is at the start is not known: nothing that is renamed to its later path must take its place then. */
+static void forget_path(struct files_survey *survey, uint32_t id)
+{
+	uint32_t index;
+	const struct file_list *list = list_of(survey, id, &index);
+
+	list->paths[index] = (struct path_hash){0};
+}
+
 /* Which file is at which path: one that another is renamed over gives its room back, if it is known to be still there. */
 static int note_path(struct files_survey *survey, const union record *record, const struct file *file,
 		     struct moment *moment)
@@ -298,6 +312,8 @@ static int note_path(struct files_survey *survey, const union record *record, co
 		}
 	} else if (!file->used) {
 		moment->path = path_of(survey, op->file);
+		if (!file->created && was_brought(survey, op->file, moment->path))
+			forget_path(survey, op->file);
 	} else {
 		return 0;
 	}
