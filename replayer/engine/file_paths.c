@@ -100,8 +100,12 @@ int file_paths_resolve(struct file_table *table, const struct path_hash *hashes)
 		file->renamed |= replaced;
 	}
 	for (uint32_t id = 1; id < table->count; id++) {
-		if (hashes[id].directory)
-			table->files[id].parent = find(hashed, count, hashes[id].directory);
+		uint32_t parent = hashes[id].directory ? find(hashed, count, hashes[id].directory) : 0;
+
+		table->files[id].parent = parent;
+		/* Of some only the name is known: one that others lie in is a directory. */
+		if (parent >= table->names_from && !table->files[parent].new_name)
+			table->files[parent].directory = true;
 	}
 	return 0;
 }
