@@ -112,10 +112,11 @@ def temporary(number, *more):
 
 
 def trace_of_temporary(*files):
-    io, fileops, rows, paths = zip(*files, strict=True)
-    names = [{"file": NAME, "flags": FileFlag.NEW_NAME}]
-    paths = {row["file"]: path for row, path in zip(rows, paths, strict=True)}
-    return made_trace(sum(io, []), fileops=sum(fileops, []), files=[*rows, *names], paths={**paths, NAME: "/tmp/kept"})
+    io = [row for file in files for row in file[0]]
+    fileops = [row for file in files for row in file[1]]
+    rows = [*(file[2] for file in files), {"file": NAME, "flags": FileFlag.NEW_NAME}]
+    paths = {file[2]["file"]: file[3] for file in files}
+    return made_trace(io, fileops=fileops, files=rows, paths={**paths, NAME: "/tmp/kept"})
 
 
 @pytest.mark.parametrize("engine", ["sync", "io_uring"])
