@@ -103,6 +103,14 @@ def test_a_file_that_is_made_again_is_a_new_one(run_phase, tmp_path):
     assert (tmp_path / "image" / "f00000001").stat().st_size == 5000
 
 
+def test_of_a_file_of_which_only_the_name_is_known_there_is_nothing_to_be_cached(run_phase):
+    """Nobody has opened it before it is removed: no warning says that it was cached whole."""
+    files = [{"file": 1, "size_bytes": PAGE, "resident_bytes": 0}, {"file": NAME}]
+    document, _ = run_phase(made_trace([read(0, PAGE, 10)], fileops=[op(Fileop.UNLINK, 20, file=NAME)], files=files))
+    assert document["operations"]["done"] == 2
+    assert document["warnings"] == []
+
+
 def temporary(number, *more):
     """A file that is made without a name (O_TMPFILE), written, closed and gone, whose path is the kernel's for that."""
     start, inode = 100 * number, 7000 + number

@@ -402,7 +402,7 @@ static void summarize(struct file_table *table, const struct moment *moments)
 		table->laid_out_files++;
 		table->laid_out_bytes = add_saturating(table->laid_out_bytes, file->layout_bytes);
 		table->laid_out_hole_bytes = add_saturating(table->laid_out_hole_bytes, file->hole_bytes);
-		table->unmeasured += file->resident_bytes == TRACE_NOT_MEASURED_U64;
+		table->unmeasured += file_is_unmeasured(file);
 		table->extended +=
 			file->described && !file->block_device && file->layout_bytes > moments[id].recorded_bytes;
 	}

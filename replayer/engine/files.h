@@ -83,6 +83,12 @@ static inline uint64_t file_data_bytes(const struct file *file)
 	return file->layout_bytes - file->hole_bytes;
 }
 
+/* Whether nobody knows how much of it is to be cached, if there is anything. */
+static inline bool file_is_unmeasured(const struct file *file)
+{
+	return file->layout_bytes && file->resident_bytes == TRACE_NOT_MEASURED_U64;
+}
+
 /*
  * Recorders count the ids of files from 1, and those of the new names of renames from 2^31. In the table the first
  * stand at their ids, the second behind them.
