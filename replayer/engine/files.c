@@ -268,20 +268,17 @@ static void note_sharing(const union record *record, struct file *file, struct m
 	file->altered |= !leaves_as_it_is(record);
 }
 
-/*
- * Whether a file is first seen at a path to which another id was renamed. Either that is the same one, of which only the
- * name was known before, or it has replaced this one.
- */
-static bool was_brought(struct files_survey *survey, uint32_t id, uint64_t path)
+/* Whether a file is first seen at a path to which something was renamed of which only the name was known: that was this one. */
+static bool was_brought(struct files_survey *survey, uint64_t path)
 {
 	struct moment *brought;
 	uint32_t there = path_owner(&survey->owners, path);
 
-	return there != id && find_file(survey, there, &brought) && brought->path == path &&
+	return there >= FIRST_NAME_ID && find_file(survey, there, &brought) && brought->path == path &&
 	       path_of(survey, there) != path;
 }
 
-/* Where a file is at the start is not known: nothing that is renamed to its later path must take its place then. */
+/* At its later path it is not yet at the start: what is renamed to that must not take its place. */
 static void forget_path(struct files_survey *survey, uint32_t id)
 {
 	uint32_t index;
@@ -312,7 +309,7 @@ static int note_path(struct files_survey *survey, const union record *record, co
 		}
 	} else if (!file->used) {
 		moment->path = path_of(survey, op->file);
-		if (!file->created && was_brought(survey, op->file, moment->path))
+		if (!file->created && was_brought(survey, moment->path))
 			forget_path(survey, op->file);
 	} else {
 		return 0;
