@@ -160,8 +160,8 @@ def engine_command(
 ) -> list[str]:
     """The command that `replay` runs, with think times as the recording says that processors were used.
 
-    And with no more processors than the control group of this process gives, which the engine will be in. Of "computing" it
-    knows "alone", too: as recorded, but for programs that were not.
+    And with no more processors than the control group of this process gives, in which the engine will be. Of
+    "computing" it knows "alone", too: as recorded, but for programs that were not.
     """
     limit = processor_limit()
     if limit is not None:

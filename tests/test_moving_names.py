@@ -46,11 +46,13 @@ def test_a_file_is_found_while_it_is_renamed(tmp_path, exchange):
 
 
 def test_a_file_that_is_first_seen_by_its_new_name_is_there(tmp_path):
-    """Of what nobody has opened before a recording knows only the name when that changes, and the file by its new one."""
+    """Of what nobody has opened a recording knows only the name when that changes, and the file by its new one."""
     mover, name = NAMES_FROM, NAMES_FROM + 1
     files = [{"file": 1, "size_bytes": PAGE}, {"file": mover}, {"file": name, "flags": FileFlag.NEW_NAME}]
-    fileops = [op(Fileop.RENAME, 10, file=mover, argument=name), *(op(kind, 20 * at) for at, kind in enumerate(LIFE, 1))]
-    trace = made_trace([read(0, PAGE, 30)], fileops=fileops, files=files, paths={1: "/new", mover: "/old", name: "/new"})
+    lives = [op(kind, 20 * at) for at, kind in enumerate(LIFE, 1)]
+    fileops = [op(Fileop.RENAME, 10, file=mover, argument=name), *lives]
+    paths = {1: "/new", mover: "/old", name: "/new"}
+    trace = made_trace([read(0, PAGE, 30)], fileops=fileops, files=files, paths=paths)
     path = characterize.write(trace, tmp_path / "t.iotrace")
     command = [ENGINE, path, f"--directory={tmp_path / 'image'}"]
     document = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)

@@ -114,7 +114,8 @@ def test_of_a_file_of_which_only_the_name_is_known_there_is_nothing_to_be_cached
 def temporary(number, *more):
     """A file that is made without a name (O_TMPFILE), written, closed and gone, whose path is the kernel's for that."""
     start, inode = 100 * number, 7000 + number
-    fileops = [op(Fileop.OPEN, start, file=number, flags=IoFlag.CREATED), *more, op(Fileop.CLOSE, start + 30, file=number)]
+    made = op(Fileop.OPEN, start, file=number, flags=IoFlag.CREATED)
+    fileops = [made, *more, op(Fileop.CLOSE, start + 30, file=number)]
     file = {"file": number, "flags": FileFlag.CREATED, "inode": inode}
     return [write(0, 2 * PAGE, start + 10, file=number)], fileops, file, f"/tmp/#{inode}"
 

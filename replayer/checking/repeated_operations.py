@@ -33,8 +33,8 @@ def _is_caller_error(records: np.ndarray) -> np.ndarray:
 class RepeatedIo:
     """Tells which IO records are repeated.
 
-    Not the pages of programs, what failed by its caller's fault, writes and sides of a splice that failed, nor what names
-    no file with data.
+    Not the pages of programs, what failed by its caller's fault, writes and sides of a splice that failed, nor what
+    names no file with data.
 
     Parameters
     ----------

@@ -268,7 +268,7 @@ static void note_sharing(const union record *record, struct file *file, struct m
 	file->altered |= !leaves_as_it_is(record);
 }
 
-/* Whether a file is first seen at a path to which something was renamed of which only the name was known: that was this one. */
+/* Whether a file is first seen at a path to which a name was moved of which nothing else was known: it was this one's. */
 static bool was_brought(struct files_survey *survey, uint64_t path)
 {
 	struct moment *brought;
