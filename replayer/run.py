@@ -17,7 +17,7 @@ from typing import IO, Any, Unpack
 
 from characterize.errors import FlextraceError, remedy_of
 from replayer.running.binaries import find_binary
-from replayer.running.confine import MemoryGroup
+from replayer.running.confine import MemoryGroup, processor_limit
 from replayer.running.engine_options import EngineOptions, engine_arguments
 from replayer.running.processors import processor_options
 
@@ -160,8 +160,12 @@ def engine_command(
 ) -> list[str]:
     """The command that `replay` runs, with think times as the recording says that processors were used.
 
-    Of "computing" it knows "alone", too: as recorded, but for programs that were not.
+    And with no more processors than the control group of this process gives, in which the engine will be. Of
+    "computing" it knows "alone", too: as recorded, but for programs that were not.
     """
+    limit = processor_limit()
+    if limit is not None:
+        options = {"processors": max(1, int(limit)), **options}
     computing = options.get("computing") or "recorded"
     if options.get("timing") == "think":
         known = processor_options(trace_path, computing=computing != "off", others=computing == "recorded")

@@ -12,7 +12,7 @@ import pytest
 from characterize.errors import FlextraceError
 from flextrace.record import warm
 from replayer.running import confine
-from replayer.running.confine import MemoryGroup, current_limit
+from replayer.running.confine import MemoryGroup, current_limit, processor_limit
 from tests.running_replay import wait_until
 from tests.straced import ROOT
 
@@ -145,6 +145,39 @@ def test_names_of_mounts_and_groups_are_of_any_bytes(tmp_path, monkeypatch):
     assert current_limit() == LIMIT_BYTES
     (group / "memory.max").write_text("max\n")
     assert current_limit() is None
+
+
+def groups_below(place, monkeypatch, kind, options):
+    """A group and the one below it, which this process is said to be in, of a hierarchy that is mounted in `place`."""
+    own = place / "groups" / "slice" / "service"
+    (place / "self").mkdir()
+    own.mkdir(parents=True)
+    (place / "self/mountinfo").write_text(f"3 2 0:2 / {place / 'groups'} rw - {kind} none {options}\n")
+    (place / "self/cgroup").write_text("4:cpu,cpuacct:/slice/service\n0::/slice/service\n")
+    (place / "groups" / "cgroup.controllers").write_text("cpu memory\n")
+    monkeypatch.setattr("replayer.running.confine.PROC", place)
+    return own.parent, own
+
+
+def test_the_processors_of_a_group_are_the_fewest_of_those_around_it(tmp_path, monkeypatch):
+    """As of systemd-run -p CPUQuota=250% in a slice, or docker run --cpus=2.5."""
+    outer, own = groups_below(tmp_path, monkeypatch, "cgroup2", "rw")
+    assert processor_limit() is None
+    (own / "cpu.max").write_text("max 100000\n")
+    assert processor_limit() is None
+    (outer / "cpu.max").write_text("250000 100000\n")
+    assert processor_limit() == 2.5
+    (own / "cpu.max").write_text("20000 40000\n")
+    assert processor_limit() == 0.5
+    assert current_limit() is None
+
+
+def test_the_processors_of_a_group_of_version_1(tmp_path, monkeypatch):
+    outer, own = groups_below(tmp_path, monkeypatch, "cgroup", "rw,cpu,cpuacct")
+    for group, quota in ((outer, 300_000), (own, -1)):
+        (group / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        (group / "cpu.cfs_period_us").write_text("100000\n")
+    assert processor_limit() == 3
 
 
 def test_what_cannot_be_warmed_is_told(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import conserved
-from tests.straced import DATA, needs_engine, needs_strace, op
+from tests.straced import DATA, ENGINE, needs_engine, needs_strace, op, strace
 
 pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 
@@ -52,6 +52,21 @@ def test_before_the_first_operation_no_file_is_read_or_written(run_phase):
     moved = [call for call in calls if call.name in ("read", "write", "readv", "pread64", "pwrite64", "preadv")]
     assert [call.name for call in moved if call.file == "f00000001"] == ["pread64"]
     assert not [call for call in moved if call.name == "read" and "iotrace" in call.arguments]
+
+
+def test_a_file_that_cannot_be_opened_at_first_is_opened_when_it_is_used(run_phase, tmp_path):
+    """For want of descriptors of the whole machine, say. Its later reads went to the descriptor before its own."""
+    trace = made_trace([read(100 * at, 100, 1 + at) for at in range(3)], files=[{"file": 1, "size_bytes": 4096}])
+    options = ["--cache=keep", "--keep-image"]
+    _, calls = run_phase(trace, "openat", options)
+    opens = [number for number, call in enumerate(calls, 1) if '"f00000001"' in call.arguments]
+    engine = [str(ENGINE), str(tmp_path / "t.iotrace"), f"--directory={tmp_path / 'image'}", "--phase=run", *options]
+    failing = ["-e", f"inject=openat:error=ENFILE:when={opens[-1]}"]
+    done, calls = strace([*failing, *engine], tmp_path / "log", f"openat,{DATA}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    moved = [(call.file, *call.numbers, call.result) for call in calls if call.name == "pread64"]
+    moved = [read_of for read_of in moved if read_of[1] == 100]  # without those of the loader
+    assert moved == [("f00000001", 100, 100 * at, 100) for at in range(3)]
 
 
 def test_a_created_file_goes_through_its_whole_life(run_phase):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import characterize
-from characterize.layout import FILEOP_NAME_SHIFT, FileFlag, Fileop, IoFlag
+from characterize.layout import FILEOP_NAME_SHIFT, FileFlag, Fileop, FileType, IoFlag
 from tests.made_trace import made_trace, read
 from tests.straced import ENGINE, needs_engine, op
 
@@ -43,6 +43,48 @@ def test_a_file_is_found_while_it_is_renamed(tmp_path, exchange):
     assert not document["errors"]
     assert not document["mismatches"]
     assert document["operations"]["done"] == document["operations"]["records"] == 1 + 4 * ROUNDS
+
+
+def test_a_file_that_is_first_seen_by_its_new_name_is_there(tmp_path):
+    """Of what nobody has opened a recording knows only the name when that changes, and the file by its new one."""
+    mover, name = NAMES_FROM, NAMES_FROM + 1
+    files = [{"file": 1, "size_bytes": PAGE}, {"file": mover}, {"file": name, "flags": FileFlag.NEW_NAME}]
+    lives = [op(kind, 20 * at) for at, kind in enumerate(LIFE, 1)]
+    fileops = [op(Fileop.RENAME, 10, file=mover, argument=name), *lives]
+    paths = {1: "/new", mover: "/old", name: "/new"}
+    trace = made_trace([read(0, PAGE, 30)], fileops=fileops, files=files, paths=paths)
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    command = [ENGINE, path, f"--directory={tmp_path / 'image'}"]
+    document = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+    assert document["operations"]["done"] == document["operations"]["records"] == 4
+    assert not document["mismatches"]
+
+
+def test_what_comes_to_a_path_from_which_a_directory_was_moved_replaces_nothing_in_it(tmp_path):
+    """As backups rotate: mv current previous; mkdir current; a new file gets the path that an old one had."""
+    old, new, moved, made = 1, 2, NAMES_FROM, NAMES_FROM + 1
+    names = {NAMES_FROM + 2: "/previous", NAMES_FROM + 3: "/current/x"}
+    files = [
+        {"file": old, "size_bytes": PAGE},
+        {"file": new, "flags": FileFlag.CREATED},
+        {"file": moved},  # nobody has opened it: only its name is known
+        {"file": made, "type": FileType.DIRECTORY, "flags": FileFlag.CREATED},
+        *({"file": name, "flags": FileFlag.NEW_NAME} for name in names),
+    ]
+    fileops = [
+        op(Fileop.RENAME, 10, file=moved, argument=NAMES_FROM + 2),
+        op(Fileop.MKDIR, 20, file=made),
+        op(Fileop.OPEN, 30, file=new, flags=IoFlag.CREATED),
+        op(Fileop.CLOSE, 40, file=new),
+        op(Fileop.RENAME, 50, file=new, argument=NAMES_FROM + 3),
+        *(op(kind, 60 + 20 * at, file=old) for at, kind in enumerate(LIFE)),
+    ]
+    paths = {old: "/current/x", new: "/current/x.tmp", moved: "/current", made: "/current", **names}
+    io = [read(0, PAGE, 1, file=old), read(0, PAGE, 70, file=old)]
+    path = characterize.write(made_trace(io, fileops=fileops, files=files, paths=paths), tmp_path / "t.iotrace")
+    command = [ENGINE, path, f"--directory={tmp_path / 'image'}"]
+    document = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+    assert document["operations"]["done"] == document["operations"]["records"] == len(io) + len(fileops)
 
 
 def run_in_turn(tmp_path, operations):

@@ -230,6 +230,17 @@ def second_of_thinking(place, share):
 
 
 @needs_engine
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="nobody spins on one processor anyway")
+def test_nobody_spins_on_processors_that_the_control_group_does_not_give(tmp_path, monkeypatch):
+    path = second_of_thinking(tmp_path, 0.0)
+    for limit, given, spins in ((None, [], True), (1.5, ["--processors=1"], False), (0.5, ["--processors=1"], False)):
+        monkeypatch.setattr("replayer.run.processor_limit", lambda limit=limit: limit)
+        options = [word for word in engine_command(path, None, {}) if word.startswith("--processors")]
+        assert options == given
+        assert (replayed(path, "--speed=20", *options)["accuracy"]["spin_margin_ns"] > 0) is spins
+
+
+@needs_engine
 @pytest.mark.parametrize("speed", [1, 2])
 def test_a_replay_leaves_out_what_recording_took(tmp_path, speed):
     """5 of 20 ms, 52 times, of threads that sleep and of threads that compute."""

@@ -59,6 +59,13 @@ def sort(place: Path) -> Path:
     return record(place, shutil.which("sort"), *options, place / "input")
 
 
+def moved(place: Path) -> Path:
+    """A file that nobody has opened gets another name, by which it is read; and another one gets the old name."""
+    for name in ("old", "other"):
+        (place / name).write_bytes(bytes(100_003))
+    return record(place, "sh", "-c", 'cd "$0" && mv old new && mv other old && cat new old', place)
+
+
 def program(name: str) -> Callable[[Path], Path]:
     """One of tests/programs; what it tells is not looked at here."""
     return lambda place: record(place, PROGRAMS / name, place, *arguments_of(name))
@@ -68,6 +75,7 @@ WORKLOADS = {
     "relay": relay,
     "debit_credit": bank,
     "sort": sort,
+    "moved": moved,
     **{name: program(name) for name in ("names", "tasks", "descriptors", "splice", "mmap", "aio", "known_io")},
 }
 

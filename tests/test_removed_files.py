@@ -103,6 +103,52 @@ def test_a_file_that_is_made_again_is_a_new_one(run_phase, tmp_path):
     assert (tmp_path / "image" / "f00000001").stat().st_size == 5000
 
 
+def test_of_a_file_of_which_only_the_name_is_known_there_is_nothing_to_be_cached(run_phase):
+    """Nobody has opened it before it is removed: no warning says that it was cached whole."""
+    files = [{"file": 1, "size_bytes": PAGE, "resident_bytes": 0}, {"file": NAME}]
+    document, _ = run_phase(made_trace([read(0, PAGE, 10)], fileops=[op(Fileop.UNLINK, 20, file=NAME)], files=files))
+    assert document["operations"]["done"] == 2
+    assert document["warnings"] == []
+
+
+def temporary(number, *more):
+    """A file that is made without a name (O_TMPFILE), written, closed and gone, whose path is the kernel's for that."""
+    start, inode = 100 * number, 7000 + number
+    made = op(Fileop.OPEN, start, file=number, flags=IoFlag.CREATED)
+    fileops = [made, *more, op(Fileop.CLOSE, start + 30, file=number)]
+    file = {"file": number, "flags": FileFlag.CREATED, "inode": inode}
+    return [write(0, 2 * PAGE, start + 10, file=number)], fileops, file, f"/tmp/#{inode}"
+
+
+def trace_of_temporary(*files):
+    io = [row for file in files for row in file[0]]
+    fileops = [row for file in files for row in file[1]]
+    rows = [*(file[2] for file in files), {"file": NAME, "flags": FileFlag.NEW_NAME}]
+    paths = {file[2]["file"]: file[3] for file in files}
+    return made_trace(io, fileops=fileops, files=rows, paths={**paths, NAME: "/tmp/kept"})
+
+
+@pytest.mark.parametrize("engine", ["sync", "io_uring"])
+def test_a_file_that_is_made_without_a_name_is_gone_with_its_last_close(run_phase, tmp_path, engine):
+    """It is read once more directly, by a descriptor of another kind, and by its mapping when it is closed."""
+    first_io, *first = temporary(1)
+    more = [read(0, PAGE, 115, flags=IoFlag.DIRECT), read(PAGE, PAGE, 140, source=Source.MMAP)]
+    trace = trace_of_temporary((first_io + more, *first), temporary(2))
+    document, calls = run_phase(trace, f"{DATA},close", [f"--engine={engine}", "--keep-image"])
+    assert document["operations"]["done"] == 7
+    assert document["skipped_reasons"] == {"shared_descriptor": 1}
+    assert not document["mismatches"]
+    assert "f00000002" in [call.file for call in calls if call.name == "close" and removed(call)]
+    assert not list((tmp_path / "image").glob("f*"))
+
+
+def test_one_that_is_linked_later_has_a_name(run_phase, tmp_path):
+    trace = trace_of_temporary(temporary(1, op(Fileop.LINK, 120, argument=NAME)))
+    document, _ = run_phase(trace, options=["--keep-image"])
+    assert document["operations"]["done"] == 4
+    assert len(list((tmp_path / "image").glob("f*"))) == 2
+
+
 @pytest.mark.root
 def test_direct_reads_of_a_removed_file_go_through_the_page_cache_where_they_are_refused(tmp_path):
     """A program that has asked for O_DIRECT only when the file, which it still has open, had no name any more."""

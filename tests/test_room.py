@@ -20,6 +20,7 @@ pytest_plugins = ["small_file_system"]
 
 MIB = 1 << 20
 NAMES_FROM = 1 << 31
+INODES_FROM = 7000
 KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 0x01, 0x02, 0x10  # linux/falloc.h
 KINDS = {"close": Fileop.CLOSE, "unlink": Fileop.UNLINK}
 
@@ -30,13 +31,13 @@ def trace_of(steps, laid_out=None):
     files = {file: {"file": file, "size_bytes": size * MIB} for file, size in (laid_out or {}).items()}
     for at, (what, file, *more) in enumerate(steps, 1):
         start = 10 * at
-        files.setdefault(file, {"file": file, "flags": FileFlag.CREATED})
-        paths.setdefault(file, f"/{file}")
+        files.setdefault(file, {"file": file, "flags": FileFlag.CREATED, "inode": INODES_FROM + file})
+        paths.setdefault(file, f"/#{INODES_FROM + file}" if what == "open without a name" else f"/{file}")
         if what == "write":
             io.append(write(more[0] * MIB, more[1] * MIB, start, file=file))
         elif what == "map":
             io.append(read(0, 4096, start, file=file, source=Source.MMAP))
-        elif what == "open":
+        elif what in ("open", "open without a name"):
             flag = IoFlag.TRUNCATED if file in (laid_out or {}) else IoFlag.CREATED
             fileops.append(op(Fileop.OPEN, start, file=file, flags=flag))
         elif what == "truncate":
@@ -85,6 +86,7 @@ FITS = {
     "made_again": [step for _ in range(5) for step in each(1, ("open",), ("write", 0, 2), ("close",), ("unlink",))],
     "allocated_and_written": [("allocate", 1, KEEP_SIZE, 0, 3), *[("write", 1, at, 1) for at in range(3)]],
     "allocated_and_cut": each(3, ("allocate", KEEP_SIZE, 0, 3), ("truncate", 0)),
+    "made_without_a_name_and_closed": each(10, ("open without a name",), ("write", 0, 1), ("close",)),
     "renamed_over_and_closed": each(10, ("open",), ("write", 0, 1), ("close",), ("rename", "/data")),
 }
 FULL = {
@@ -92,6 +94,7 @@ FULL = {
     "written_backwards": [("write", 1, at, 1) for at in (5, 4, 3, 2, 1, 0)],
     "removed_and_still_open": each(6, ("open",), ("write", 0, 1), ("unlink",)),
     "removed_and_still_mapped": each(6, ("open",), ("write", 0, 1), ("unlink",), ("close",), ("map",)),
+    "made_without_a_name_and_still_open": each(6, ("open without a name",), ("write", 0, 1)),
     "renamed_over_and_still_open": each(6, ("open",), ("write", 0, 1), ("rename", "/data")),
     "allocated_beyond_the_end": [("allocate", 1, KEEP_SIZE, 0, 6)],
 }

@@ -135,14 +135,16 @@ def _names_from(trace: Stream) -> int:
 class DoneOperations:
     """Makes of records of a replay the operations of its threads, in the same form, from the names of the files.
 
+    Without the removals of the names of `nameless` files (`nameless_of`).
+
     Attributes
     ----------
     foreign : int
         Data operations so far that are neither on files of the image nor on its device.
     """
 
-    def __init__(self, recording: Trace) -> None:
-        self._players = pd.Series(players_of(recording), dtype=np.int64)
+    def __init__(self, recording: Trace, nameless: list[int]) -> None:
+        self._players, self._nameless = pd.Series(players_of(recording), dtype=np.int64), nameless
         self._numbers = {file: _number_of(path) for file, path in recording.paths.items()}
         files = recording.arrays[RecordKind.FILE]
         # Files stand for block devices in an image; on a device there is no other file (device_trace.py).
@@ -163,7 +165,15 @@ class DoneOperations:
         done = operations[["start_ns", "end_ns", "data"]].assign(thread=thread, **form)
         of_image = ((done["number"] != 0) & (done["thread"] >= 0)).to_numpy()
         self.foreign += int((data & ~of_image).sum())
-        return done[of_image]
+        takes_name = ~data & (op == Fileop.UNLINK) & np.isin(number, self._nameless)
+        return done[of_image & ~takes_name]
+
+
+def nameless_of(trace: Trace) -> list[int]:
+    """Files that were made without a name, as their paths say: the engine gives them one and takes it away again."""
+    files = trace.arrays[RecordKind.FILE]
+    inodes = zip(files["file"].tolist(), files["inode"].tolist(), strict=True)
+    return [file for file, inode in inodes if trace.paths.get(file, "").rpartition("/")[2] == f"#{inode}"]
 
 
 def _number_of(path: str) -> int:

@@ -22,7 +22,7 @@ import pandas as pd
 from characterize.layout import RECORD_DTYPE, RecordKind
 from characterize.stream import TIMED, Arrays, Chunk, Stream
 from replayer.checking.embedding import AMBIGUOUS, END, NOT_FOUND, ThreadOperations, embed
-from replayer.checking.operation_form import FORM, DoneOperations, WantedOperations
+from replayer.checking.operation_form import FORM, DoneOperations, WantedOperations, nameless_of
 
 WAITING_OPERATIONS = 1 << 21
 """As many as the engine lets overtake each other at most where it keeps an order of threads (docs/decisions/0009)."""
@@ -132,7 +132,8 @@ class Pairing:
         held_operations: int = HELD_OPERATIONS,
     ) -> None:
         self._limit, self._held = waiting_operations, held_operations
-        self._wanted_form, self._done_form = WantedOperations(trace), DoneOperations(recording.facts)
+        self._wanted_form = WantedOperations(trace)
+        self._done_form = DoneOperations(recording.facts, nameless_of(trace.facts))
         self._wanted, self._done = _Reader(trace, self._wanted_form), _Reader(recording, self._done_form)
         self._shuffled: set[int] = set()
         self.compared = self.ambiguous = self.added = 0

@@ -33,8 +33,8 @@ def _is_caller_error(records: np.ndarray) -> np.ndarray:
 class RepeatedIo:
     """Tells which IO records are repeated.
 
-    Not the pages of programs, what failed by its caller's fault, writes and copies that failed, nor what names no file
-    with data.
+    Not the pages of programs, what failed by its caller's fault, writes and sides of a splice that failed, nor what
+    names no file with data.
 
     Parameters
     ----------
@@ -51,8 +51,9 @@ class RepeatedIo:
         """One bool per record."""
         has_data = (io["file"] != 0) & ~np.isin(io["file"], self._no_data)
         left_out = left_out_of(io, "data", self._system)
-        stays = (io["result"] >= 0) | ((io["op"] == IoOp.READ) & (io["source"] != Source.SPLICE))
-        return has_data & np.isin(io["op"], list(IoOp)) & stays & ~_is_caller_error(io) & ~left_out
+        not_again = (io["op"] == IoOp.WRITE) | (io["source"] == Source.SPLICE)
+        failed = _is_caller_error(io) | (not_again & (io["result"] < 0))
+        return has_data & np.isin(io["op"], list(IoOp)) & ~failed & ~left_out
 
 
 def repeated_fileops(fileops: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ enum option_key {
 	KEY_FORCE_SPACE,
 	KEY_INTERVAL_MS,
 	KEY_ENGINE,
+	KEY_PROCESSORS,
 	KEY_DEPTH,
 	KEY_LEAD,
 	KEY_LATE,
@@ -88,6 +89,9 @@ static const struct argp_option options[] = {
 	 2},
 	{"depth", KEY_DEPTH, "N", 0,
 	 "io_uring: at most N requests in flight per thread (default: as recorded, or 1 for synthetic traces)", 2},
+	{"processors", KEY_PROCESSORS, "N", 0,
+	 "Spin while waiting as if there were N processors at most, as where a control group gives no more (default: as many as it may run on)",
+	 2},
 	{"direct", KEY_DIRECT, "HOW", 0, "O_DIRECT: recorded (default), on or off", 2},
 	{"sync", KEY_SYNC, "HOW", 0,
 	 "O_SYNC, O_DSYNC, fsync and its kin: recorded (default), off, or every write by O_DSYNC (dsync) or O_SYNC (sync) and fsync and its kin as recorded",
@@ -178,7 +182,7 @@ static uint64_t parse_burst(const char *option, const char *text, struct argp_st
 	return (uint64_t)(burst_us * 1e3);
 }
 
-static error_t parse_computing_option(int key, const char *text, struct arguments *arguments, struct argp_state *state)
+static error_t parse_processor_option(int key, const char *text, struct arguments *arguments, struct argp_state *state)
 {
 	switch (key) {
 	case KEY_THINK_BURST_US:
@@ -194,6 +198,9 @@ static error_t parse_computing_option(int key, const char *text, struct argument
 		return 0;
 	case KEY_OTHERS_BURST_US:
 		arguments->run.others_burst_ns = parse_burst("others-burst-us", text, state);
+		return 0;
+	case KEY_PROCESSORS:
+		arguments->run.processors_max = parse_count("processors", text, INT_MAX, state);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -299,7 +306,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case KEY_RECORDING_US:
 	case KEY_OTHERS:
 	case KEY_OTHERS_BURST_US:
-		return parse_computing_option(key, text, arguments, state);
+	case KEY_PROCESSORS:
+		return parse_processor_option(key, text, arguments, state);
 	case KEY_DATA:
 		if (data_parse(text) < 0)
 			argp_error(state,

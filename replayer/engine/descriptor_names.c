@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns file ids into the names that they have now, while a replay runs and changes them.
+#include <string.h>
+
 #include "replayer/engine/descriptors.h"
 
 /* Takes a name from whoever has it. Under lock. */
@@ -167,12 +169,23 @@ void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t n
 	pthread_mutex_unlock(&descriptors->lock);
 }
 
+/*
+ * What lies in a directory has other paths when that is renamed, and what comes to those that it had must not take its place.
+ * Nor does what comes to its new ones, of which not all are known: it stays until the end of the pass. Under lock.
+ */
+static void forget_paths_below(struct descriptors *descriptors, uint32_t id)
+{
+	if (descriptors->table->files[id].directory)
+		memset(descriptors->names, 0, descriptors->table->count * sizeof(*descriptors->names));
+}
+
 /* To two names of one file the kernel does nothing, here and below. */
 void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t place, uint32_t name)
 {
 	pthread_mutex_lock(&descriptors->lock);
 	uint32_t other = descriptors->owners[name];
 
+	forget_paths_below(descriptors, id);
 	if (other != id)
 		change_name(descriptors, id, place, name);
 	if (other && other != id && descriptors->files[other].name)
@@ -185,6 +198,7 @@ void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_
 void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t place, uint32_t name)
 {
 	pthread_mutex_lock(&descriptors->lock);
+	forget_paths_below(descriptors, id);
 	uint32_t victim = descriptors->owners[name];
 	if (victim && victim != id)
 		lose_name(descriptors, victim, name);

@@ -288,8 +288,11 @@ void descriptors_start_pass(struct descriptors *descriptors)
 				continue;
 			if (descriptors->open_count >= descriptors->budget - descriptors->budget / 4)
 				return;
-			complete &= descriptors_acquire(descriptors, id, class) >= 0;
-			descriptors_release(descriptors, id, class);
+			bool opened = descriptors_acquire(descriptors, id, class) >= 0;
+
+			if (opened)
+				descriptors_release(descriptors, id, class);
+			complete &= opened;
 		}
 		open_file->pinned = complete && !file->closed && !file->renamed;
 	}

@@ -48,6 +48,13 @@ void moment_use(struct file *file, const struct moment *moment, uint8_t class)
 		file->used_after_unlink = true;
 }
 
+void moment_nameless(struct file *file, struct moment *moment, bool nameless)
+{
+	if (nameless || file->nameless)
+		moment->unlinked = nameless;
+	file->nameless = nameless;
+}
+
 void moment_resize(struct file *file, struct moment *moment, uint64_t size_bytes)
 {
 	file->changes_size |= size_bytes != moment->size_bytes;

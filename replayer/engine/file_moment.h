@@ -20,6 +20,11 @@ void moment_run(const struct io_record *io, uint64_t end, struct file *file, str
 /* An operation uses a descriptor of this class. */
 void moment_use(struct file *file, const struct moment *moment, uint8_t class);
 
+/*
+ * Whether the replay makes it without a name. What is linked, or opened again, after all is made with one, and keeps it.
+ */
+void moment_nameless(struct file *file, struct moment *moment, bool nameless);
+
 void moment_resize(struct file *file, struct moment *moment, uint64_t size_bytes);
 void moment_allocate(const struct fileop_record *op, struct file *file, struct moment *moment);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the paths of files, kept as hashes, into who has the same one and who lies in which directory.
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "bpf/cleanup.h"
@@ -15,9 +16,14 @@ struct hashed {
 	uint32_t id;
 };
 
+static uint64_t hash_on(uint64_t hash, char character)
+{
+	return (hash ^ (uint8_t)character) * HASH_PRIME;
+}
+
 void path_begin(struct path_hash *hash, const struct file_record *record)
 {
-	*hash = (struct path_hash){.path = record->path_bytes ? HASH_OF_NOTHING : 0};
+	*hash = (struct path_hash){.path = record->path_bytes ? HASH_OF_NOTHING : 0, .inode = record->inode};
 }
 
 void path_append(struct path_hash *hash, const struct text_record *text)
@@ -27,8 +33,19 @@ void path_append(struct path_hash *hash, const struct text_record *text)
 	for (uint32_t i = 0; i < bytes && hash->path; i++) {
 		if (text->text[i] == '/')
 			hash->directory = hash->path;
-		hash->path = (hash->path ^ (uint8_t)text->text[i]) * HASH_PRIME;
+		hash->path = hash_on(hash->path, text->text[i]);
 	}
+}
+
+bool path_is_nameless(const struct path_hash *hash)
+{
+	char name[32];
+	uint64_t path = hash->directory;
+
+	snprintf(name, sizeof(name), "/#%llu", (unsigned long long)hash->inode);
+	for (const char *at = name; *at; at++)
+		path = hash_on(path, *at);
+	return hash->inode && path == hash->path;
 }
 
 static int compare_hashed(const void *left, const void *right)
@@ -83,8 +100,12 @@ int file_paths_resolve(struct file_table *table, const struct path_hash *hashes)
 		file->renamed |= replaced;
 	}
 	for (uint32_t id = 1; id < table->count; id++) {
-		if (hashes[id].directory)
-			table->files[id].parent = find(hashed, count, hashes[id].directory);
+		uint32_t parent = hashes[id].directory ? find(hashed, count, hashes[id].directory) : 0;
+
+		table->files[id].parent = parent;
+		/* Of some only the name is known: one that others lie in is a directory. */
+		if (parent >= table->names_from && !table->files[parent].new_name)
+			table->files[parent].directory = true;
 	}
 	return 0;
 }

@@ -154,6 +154,26 @@ static uint64_t path_of(struct files_survey *survey, uint64_t id)
 	return has_come_up(list, id, index) ? list->paths[index].path : 0;
 }
 
+static void pass_open(struct files_survey *survey, const struct fileop_record *op, struct file *file,
+		      struct moment *moment)
+{
+	uint32_t index;
+	const struct file_list *list = list_of(survey, op->file, &index);
+	bool created = op->flags & IO_CREATED;
+
+	/* Altered traces give several files one id in turn. */
+	if (created && moment->unlinked) {
+		moment->unlinked = false;
+		moment_resize(file, moment, 0);
+	}
+	moment->opens++;
+	if (op->flags & IO_TRUNCATED && !file->block_device)
+		moment_resize(file, moment, 0);
+	moment_nameless(file, moment, created && !file->renamed && path_is_nameless(&list->paths[index]));
+	if (file->nameless)
+		note_gone(survey, moment);
+}
+
 static void pass_fileop(struct files_survey *survey, const struct fileop_record *op, struct file *file,
 			struct moment *moment)
 {
@@ -161,14 +181,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 		return;
 	switch (op->op) {
 	case FILEOP_OPEN:
-		/* Altered traces give several files one id in turn. */
-		if (op->flags & IO_CREATED && moment->unlinked) {
-			moment->unlinked = false;
-			moment_resize(file, moment, 0);
-		}
-		moment->opens++;
-		if (op->flags & IO_TRUNCATED && !file->block_device)
-			moment_resize(file, moment, 0);
+		pass_open(survey, op, file, moment);
 		return;
 	case FILEOP_CLOSE:
 		file->closed = true;
@@ -178,6 +191,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 			file->opens_before++;
 		return;
 	case FILEOP_LINK:
+		moment_nameless(file, moment, false);
 		moment->links++;
 		moment->path = 0; /* of several paths none is known here */
 		file->renamed = true;
@@ -254,6 +268,25 @@ static void note_sharing(const union record *record, struct file *file, struct m
 	file->altered |= !leaves_as_it_is(record);
 }
 
+/* Whether a file is first seen at a path to which a name was moved of which nothing else was known: it was this one's. */
+static bool was_brought(struct files_survey *survey, uint64_t path)
+{
+	struct moment *brought;
+	uint32_t there = path_owner(&survey->owners, path);
+
+	return there >= FIRST_NAME_ID && find_file(survey, there, &brought) && brought->path == path &&
+	       path_of(survey, there) != path;
+}
+
+/* At its later path it is not yet at the start: what is renamed to that must not take its place. */
+static void forget_path(struct files_survey *survey, uint32_t id)
+{
+	uint32_t index;
+	const struct file_list *list = list_of(survey, id, &index);
+
+	list->paths[index] = (struct path_hash){0};
+}
+
 /* Which file is at which path: one that another is renamed over gives its room back, if it is known to be still there. */
 static int note_path(struct files_survey *survey, const union record *record, const struct file *file,
 		     struct moment *moment)
@@ -276,6 +309,8 @@ static int note_path(struct files_survey *survey, const union record *record, co
 		}
 	} else if (!file->used) {
 		moment->path = path_of(survey, op->file);
+		if (!file->created && was_brought(survey, moment->path))
+			forget_path(survey, op->file);
 	} else {
 		return 0;
 	}
@@ -364,7 +399,7 @@ static void summarize(struct file_table *table, const struct moment *moments)
 		table->laid_out_files++;
 		table->laid_out_bytes = add_saturating(table->laid_out_bytes, file->layout_bytes);
 		table->laid_out_hole_bytes = add_saturating(table->laid_out_hole_bytes, file->hole_bytes);
-		table->unmeasured += file->resident_bytes == TRACE_NOT_MEASURED_U64;
+		table->unmeasured += file_is_unmeasured(file);
 		table->extended +=
 			file->described && !file->block_device && file->layout_bytes > moments[id].recorded_bytes;
 	}

@@ -66,6 +66,7 @@ struct file {
 	bool laid_out: 1; /* has to exist before the first operation */
 	bool closed: 1; /* has a recorded close: its descriptors come and go */
 	bool renamed: 1; /* has a recorded rename or unlink, or is a target of one */
+	bool nameless: 1; /* is made without a name (O_TMPFILE), and gets none */
 	bool used_after_unlink: 1; /* without a recorded open: its descriptor has to survive unlinks, renames, closes */
 	bool changes_size: 1; /* a pass leaves it with another size */
 	bool fills_holes: 1; /* a pass leaves data in its recorded holes */
@@ -80,6 +81,12 @@ struct file {
 static inline uint64_t file_data_bytes(const struct file *file)
 {
 	return file->layout_bytes - file->hole_bytes;
+}
+
+/* Whether nobody knows how much of it is to be cached, if there is anything. */
+static inline bool file_is_unmeasured(const struct file *file)
+{
+	return file->layout_bytes && file->resident_bytes == TRACE_NOT_MEASURED_U64;
 }
 
 /*

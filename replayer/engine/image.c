@@ -125,7 +125,7 @@ int image_use_target(struct image *image, struct file_table *table)
 		file->laid_out = false;
 		table->laid_out_files--;
 		table->laid_out_bytes -= file->layout_bytes;
-		table->unmeasured -= file->resident_bytes == TRACE_NOT_MEASURED_U64;
+		table->unmeasured -= file_is_unmeasured(file);
 	}
 	if (!devices) {
 		complain("the trace uses no block device: there is nothing to do on %s", target->path);

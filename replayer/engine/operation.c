@@ -87,7 +87,11 @@ static struct done open_by_name(struct worker *worker, const struct fileop_recor
 	flags |= op->flags & IO_TRUNCATED && !run->table->files[index].block_device ? O_TRUNC : 0;
 	worker->called_ns = now_ns();
 	int descriptor = descriptors_open(&run->descriptors, run->image->directory, name, flags);
-	return opened(run, index, class, descriptor);
+	struct done done = opened(run, index, class, descriptor);
+	/* It has one for a moment, by which a recording of the replay knows it. */
+	if (done.result == 0 && run->table->files[index].nameless && !unlinkat(run->image->directory, name, 0))
+		descriptors_unlinked(&run->descriptors, index);
+	return done;
 }
 
 static struct done replay_open(struct worker *worker, const struct fileop_record *op, uint32_t index)

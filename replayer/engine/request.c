@@ -33,9 +33,9 @@ enum skip_reason request_skip_reason(const struct run *run, const struct io_reco
 		return SKIP_CALLER_ERROR;
 	if (io->op == IO_WRITE && image_protects(run->image, described))
 		return SKIP_WRITES_OFF;
-	/* What fails between two files, such as a copy to another file system, is no read of one that fails. */
-	bool stays = io->result >= 0 || (io->op == IO_READ && io->source != SOURCE_SPLICE);
-	return stays ? SKIP_REASONS : SKIP_RECORDED_FAILURE;
+	/* A write changed nothing; one side of a splice failed by the other one (EXDEV, EPIPE), which is not repeated. */
+	bool left_out = io->result < 0 && (io->op == IO_WRITE || io->source == SOURCE_SPLICE);
+	return left_out ? SKIP_RECORDED_FAILURE : SKIP_REASONS;
 }
 
 bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t number, struct request *request)

@@ -277,7 +277,8 @@ int run_all(struct run *run)
 {
 	uint32_t started;
 
-	pacer_init(&run->pacer, run->options->timing, run->schedule->thread_count, run->stop);
+	pacer_init(&run->pacer, run->options->timing, run->schedule->thread_count, run->options->processors_max,
+		   run->stop);
 	run->pacer.burst_ns = run->options->think_burst_ns;
 	lead_init(&run->lead, run->options->lead, run->schedule->thread_count);
 	if (run->options->engine != ENGINE_NULL)

@@ -59,7 +59,8 @@ static uint64_t measure_lost(void)
 	return LOST_LOOKS * look_ns > LOST_NS ? LOST_LOOKS * look_ns : LOST_NS;
 }
 
-void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, const atomic_bool *stop)
+void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, uint32_t processors_max,
+		const atomic_bool *stop)
 {
 	cpu_set_t processors;
 
@@ -70,6 +71,8 @@ void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, const
 	/* Who spins takes a processor; the storage stack needs one. On a machine with a single one nobody spins. */
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
 		pacer->processors = CPU_COUNT(&processors);
+	if (processors_max && pacer->processors > (int)processors_max)
+		pacer->processors = (int)processors_max;
 	pacer->wake_up_ns = measure_wake_up();
 	pacer->lost_ns = measure_lost();
 	if (pacer->processors < 2)

@@ -58,8 +58,12 @@ static inline void pause_processor(void)
 #endif
 }
 
-/* Measures how late wake-ups are here, for a first margin. Takes some 10 ms. `threads` are going to be awake. */
-void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, const atomic_bool *stop);
+/*
+ * Measures how late wake-ups are here, for a first margin. Takes some 10 ms. `threads` are going to be awake, and have
+ * `processors_max` at most; 0 = all on which they may run.
+ */
+void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, uint32_t processors_max,
+		const atomic_bool *stop);
 
 /* A thread goes to sleep for another one, or ends; and it goes on. */
 static inline void pacer_asleep(struct pacer *pacer)

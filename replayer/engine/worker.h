@@ -48,6 +48,7 @@ struct run_options {
 	bool computing; /* TIMING_THINK: threads compute as long as recorded, and do not only sleep */
 	uint64_t think_burst_ns; /* for so long before each sleep; 0 = half before and half after one sleep */
 	uint64_t recording_ns; /* that recording and a call's own way took between two operations: is left out */
+	uint32_t processors_max; /* of all threads, by a limit of the control group; 0 = those on which they may run */
 	double others; /* processors that programs had which were not recorded: are kept busy; 0 = none */
 	uint64_t others_burst_ns;
 	enum order_kind order;

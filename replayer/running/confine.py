@@ -38,13 +38,10 @@ _JOIN = 'echo $$ >"$0/cgroup.procs" || { echo "cannot join the memory group $0" 
 _serial = itertools.count()
 
 
-def _own_groups() -> tuple[int, list[Path]]:
-    """Version of control groups with the memory controller, and the groups of this process from its own to the root.
+def _own_groups(controller: str) -> tuple[int, list[Path]] | None:
+    """Version of control groups with a controller, and the groups of this process from its own to the root.
 
-    Raises
-    ------
-    FlextraceError
-        No memory controller is mounted.
+    None where the controller is not mounted.
     """
     own = {}  # controllers ("" for version 2) -> path below the mount
     # Names in both are of any bytes.
@@ -56,17 +53,12 @@ def _own_groups() -> tuple[int, list[Path]]:
         fields, _, tail = line.partition(" - ")
         root, mount = fields.split(" ")[3:5]
         kind, _, options = tail.split(" ")[:3]
-        if kind == "cgroup" and "memory" in options.split(","):
-            path = next((path for names, path in own.items() if "memory" in names.split(",")), "/")
+        if kind == "cgroup" and controller in options.split(","):
+            path = next((path for names, path in own.items() if controller in names.split(",")), "/")
             return 1, _upwards(Path(mount), root, path)
-        if kind == "cgroup2" and "memory" in (Path(mount) / "cgroup.controllers").read_text().split():
+        if kind == "cgroup2" and controller in (Path(mount) / "cgroup.controllers").read_text().split():
             unified = _upwards(Path(mount), root, own.get("", "/"))
-    if unified is None:
-        raise FlextraceError(
-            "cannot limit memory: no control group file system with the memory controller is mounted; "
-            "mount one (mount -t cgroup2 none /sys/fs/cgroup), boot with cgroup_enable=memory, or run without --memory"
-        )
-    return 2, unified
+    return None if unified is None else (2, unified)
 
 
 def _upwards(mount: Path, root: str, path: str) -> list[Path]:
@@ -86,21 +78,39 @@ def current_limit() -> int | None:
     int or None
         None where there is no limit, or no memory controller.
     """
+    limits = _limits("memory", ("memory.limit_in_bytes",), "memory.max")
+    # Version 1 writes "no limit" as the largest page-aligned 63-bit number.
+    return min((limit for (limit,) in limits if limit < 1 << 62), default=None)
+
+
+def processor_limit() -> float | None:
+    """Processors that this process may use by its control groups, the fewest along the path to the root.
+
+    Returns
+    -------
+    float or None
+        None where there is no limit, or no controller of processors.
+    """
+    limits = _limits("cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"), "cpu.max")
+    # Version 1 writes "no limit" as -1.
+    return min((quota_us / period_us for quota_us, period_us in limits if quota_us > 0), default=None)
+
+
+def _limits(controller: str, names_of_1: tuple[str, ...], name_of_2: str) -> list[list[int]]:
+    """What the limit files of this process's groups say: in version 2 that is one file for each group."""
     try:
-        version, groups = _own_groups()
-    except (FlextraceError, OSError):
-        return None
-    name = "memory.limit_in_bytes" if version == 1 else "memory.max"
+        version, groups = _own_groups(controller) or (2, [])
+    except OSError:
+        return []
     limits = []
     for group in groups:
         try:
-            text = (group / name).read_text().strip()
+            words = " ".join((group / name).read_text() for name in (names_of_1 if version == 1 else (name_of_2,)))
         except OSError:
             continue  # the root of version 2 has no limit file
-        # Version 1 writes "no limit" as the largest page-aligned 63-bit number.
-        if text != "max" and int(text) < 1 << 62:
-            limits.append(int(text))
-    return min(limits, default=None)
+        if "max" not in words:
+            limits.append([int(word) for word in words.split()])
+    return limits
 
 
 def parse_limit(text: str) -> int:
@@ -175,7 +185,13 @@ class MemoryGroup:
         self._own = Path()
 
     def __enter__(self) -> Self:
-        self._version, groups = _own_groups()
+        found = _own_groups("memory")
+        if found is None:
+            raise FlextraceError(
+                "cannot limit memory: no control group file system with the memory controller is mounted; mount one "
+                "(mount -t cgroup2 none /sys/fs/cgroup), boot with cgroup_enable=memory, or run without --memory"
+            )
+        self._version, groups = found
         self._own = groups[0]
         refusals = []
         for parent in self._parents(groups):

@@ -56,6 +56,8 @@ class EngineOptions(TypedDict, total=False):
         What issues the requests (docs/decisions/0010-engines-and-lateness.md). ``null`` issues none.
     depth : int, optional
         Requests in flight per thread at most; default: as recorded, or 1 for synthetic traces.
+    processors : int, optional
+        That the threads of the engine have at most, by a control group: it then spins on fewer while it waits.
     lead : int, optional
         With timing "asap": operations that a thread may be ahead of the slowest (docs/decisions/0025); default: any.
     direct : {"recorded", "on", "off"}
@@ -91,6 +93,7 @@ class EngineOptions(TypedDict, total=False):
     late_limit_ms: float | None
     engine: str
     depth: int | None
+    processors: int
     lead: int | None
     direct: str
     sync: str

@@ -55,7 +55,7 @@ static void think(uint64_t burst_ns, uint64_t compute_ns, uint64_t think_ns)
 	static const atomic_bool never;
 	struct pacer pacer;
 
-	pacer_init(&pacer, TIMING_THINK, 1, &never);
+	pacer_init(&pacer, TIMING_THINK, 1, 0, &never);
 	pacer.burst_ns = burst_ns;
 	had_ns = passed_ns = sleeps = 0;
 	pacer_compute_until(&pacer, think_ns, compute_ns);
