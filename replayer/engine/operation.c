@@ -90,7 +90,7 @@ static struct done open_by_name(struct worker *worker, const struct fileop_recor
 	struct done done = opened(run, index, class, descriptor);
 	/* It has one for a moment, by which a recording of the replay knows it. */
 	if (done.result == 0 && run->table->files[index].nameless && !unlinkat(run->image->directory, name, 0))
-		descriptors_unlinked(&run->descriptors, index);
+		descriptors_unlinked(&run->descriptors, index, descriptors_place(&run->descriptors, index, 0));
 	return done;
 }
 
