@@ -47,6 +47,7 @@ enum option_key {
 	OPTION_MAX_FILES,
 	OPTION_DRY_RUN,
 	OPTION_SURVEY,
+	OPTION_INTERMEDIATE,
 };
 
 const char *argp_program_version = "flextrace-record " FLEXTRACE_VERSION;
@@ -89,6 +90,7 @@ static const struct argp_option argp_options[] = {
 	 5},
 	{"survey", OPTION_SURVEY, 0, 0,
 	 "say as JSON which programs this kernel takes and what is lost without the others (flextrace doctor)", 5},
+	{"intermediate", OPTION_INTERMEDIATE, 0, OPTION_HIDDEN, 0, 5},
 	{0},
 };
 
@@ -248,6 +250,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		break;
 	case OPTION_SURVEY:
 		options->survey = true;
+		break;
+	case OPTION_INTERMEDIATE:
+		options->intermediate = true;
 		break;
 	case OPTION_LAYER:
 		options->layer_vfs = !strcmp(argument, "vfs") || !strcmp(argument, "both");

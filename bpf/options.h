@@ -17,6 +17,7 @@ struct options {
 	bool quiet;
 	bool dry_run;
 	bool survey;
+	bool intermediate; /* the trace is made something else of, and goes */
 	bool layer_vfs;
 	bool layer_block;
 	pid_t process; /* 0: a command is started, or a control group recorded */

@@ -153,10 +153,12 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 	if (metadata->options->quiet)
 		return;
 	fprintf(stderr,
-		"flextrace record: %llu data operations, %llu file operations, %llu block requests, %llu lost: %s\n"
-		"flextrace record: next: flextrace characterize ",
+		"flextrace record: %llu data operations, %llu file operations, %llu block requests, %llu lost: %s\n",
 		(unsigned long long)header->count[RECORD_IO], (unsigned long long)header->count[RECORD_FILEOP],
 		(unsigned long long)header->count[RECORD_BLOCK], (unsigned long long)lost, path);
+	if (metadata->options->intermediate)
+		return;
+	fputs("flextrace record: next: flextrace characterize ", stderr);
 	say_word(path);
 	fputc('\n', stderr);
 }

@@ -28,7 +28,7 @@ from characterize.figure_data import PERCENTILES, TITLES, FigureData
 from characterize.places import Places
 from characterize.printable import printable
 from characterize.requests import Layer
-from characterize.trace_files.new_file import new_file, taken_back
+from characterize.trace_files.new_file import new_file, without_empty
 from characterize.units import format_bytes
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def write_figures(data: Mapping[Layer, FigureData], paths: Mapping[tuple[Layer, 
         draw, needed = FIGURES[name]
         if layer not in data or getattr(data[layer], needed) is None:
             continue
-        with taken_back(path.parent):
+        with without_empty(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             with new_file(path) as stream:
                 draw(data[layer]).savefig(stream, format=path.suffix[1:], dpi=150)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_new_file, taken_back, write_text
+from characterize.trace_files.new_file import check_new_file, without_empty, write_text
 from characterize.units import format_bytes, parse_duration, parse_seed
 from flextrace.options.output_format import add_format_argument
 from flextrace.output.talk import say
@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     trace = characterize.open(arguments.trace)
     for warning in trace.warnings:
         say("compare", f"warning: {warning}")
-    with taken_back(arguments.directory):
-        make_directory(arguments.directory)  # none is left where there is nothing to compare
+    with without_empty(arguments.directory):
+        make_directory(arguments.directory)
         comparison = compare(
             trace,
             profile,

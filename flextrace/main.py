@@ -8,15 +8,13 @@ It is imported only when it is used, so that ``record`` and ``replay`` start wit
 from __future__ import annotations
 
 import argparse
-import atexit
 import gc
 import importlib
-import os
-import signal
 import sys
 from typing import Any
 
 from characterize.errors import FlextraceError, is_interrupt, remedy_of
+from flextrace import EXIT_INTERRUPTED
 from flextrace.output.standard_error import keep_standard_error
 from flextrace.output.standard_output import name_standard_output
 from flextrace.output.talk import say
@@ -45,7 +43,6 @@ VERBS = {
 }
 
 COLLECT_AT_OBJECTS = 100_000
-EXIT_INTERRUPTED = 130
 NO_CACHE = "cannot cache function"
 """Begins what numba says of a program that may write neither where its code is nor to its home."""
 EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why), 130 interrupted"
@@ -85,25 +82,8 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; every `FlextraceError` becomes one message on stderr and its exit code.
-
-    Without `argv` it is that of the process, which ends with it: nor does what interrupts its last moments make a
-    traceback, or let it die of a signal.
-    """
-    if argv is None:
-        # Behind all that is registered later. Then Python takes its handlers back, and would die of what it still gets.
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    try:
-        return _run(sys.argv[1:] if argv is None else argv)
-    except KeyboardInterrupt:  # while another one was told
-        return EXIT_INTERRUPTED
-    finally:
-        # What is left is Python's own end, which takes a moment after large modules; a shell may have it ignored.
-        if argv is None and callable(signal.getsignal(signal.SIGINT)):
-            signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
-
-
-def _run(argv: list[str]) -> int:
+    """Run one verb, by default of the command line; every `FlextraceError` becomes one message and its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
     # Imports make many objects and no garbage; looking for it time and again took a tenth of a verb's start.
     gc.set_threshold(COLLECT_AT_OBJECTS)
     keep_standard_error()
@@ -156,7 +136,3 @@ def _notes(error: BaseException) -> list[str]:
 def _flush() -> None:
     if sys.stdout:  # None where it was closed: nobody wants to read it
         sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -121,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         if (value := getattr(arguments, option)) is not None:
             recorder.append(f"--{option.replace('_', '-')}={value}")
     recorder += [f"--{option.replace('_', '-')}" for option in RECORDER_SWITCHES if getattr(arguments, option)]
+    recorder += ["--intermediate"] if archive else []
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if command:
         command = ["--", *command]
@@ -224,6 +225,6 @@ def keep_as_archive(trace: Path, archive: Path, *, force: bool, quiet: bool) -> 
         ) from error
     trace.unlink()
     if not quiet:
-        lines += [f"{trace} is gone: next: flextrace characterize {shlex.quote(str(archive))}"]
+        lines += [f"{trace} is gone", f"next: flextrace characterize {shlex.quote(str(archive))}"]
     for line in lines[1:] if quiet else lines:
         say("record", line)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_directory_of, check_replaceable, taken_back
+from characterize.trace_files.new_file import check_directory_of, check_replaceable, without_empty
 from characterize.trace_files.provenance import command_words, created_now, tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_positive, parse_seed
 from flextrace.options import access_options
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
     from selfscale.profiles.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415 (only when something is measured)
 
-    with taken_back(arguments.directory), contextlib.ExitStack() as stack:
+    with without_empty(arguments.directory), contextlib.ExitStack() as stack:
         _check(arguments)
         access = access_options.access_of(arguments)
         chosen = _chosen(arguments, access)

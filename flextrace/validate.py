@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError, is_interrupt
-from characterize.trace_files.new_file import check_new_file, taken_back, write_text
+from characterize.trace_files.new_file import check_new_file, without_empty, write_text
 from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import parse_duration, parse_seed
 from flextrace.options.output_format import add_format_argument
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_models(profile, arguments.profile)
     directory = _directory(arguments, profile, profile.access.device)
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
-    with taken_back(directory), contextlib.ExitStack() as stack:
+    with without_empty(directory), contextlib.ExitStack() as stack:
         _try_place(arguments, profile.access, directory, output)
         drawn = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
         validation = plan(profile, arguments.workloads, seconds=arguments.max_time, **drawn)

@@ -214,6 +214,7 @@ def test_predict_compare_and_report_take_an_archive(tmp_path, capsys, monkeypatc
     assert document["trace"] == str(archive)
     (replayed,) = (row for row in document["rows"] if row["row"] == "replay")
     assert replayed["operations"]["done"] == 96
+    assert not (tmp_path / "scratch").exists(), "it was made for that"
     words = ["report", "-o", report, "--profile", profile, "--trace", archive, "--comparison", comparison]
     assert main([str(word) for word in words]) in (0, 3)
     assert "w.parquet" in report.read_text()
@@ -231,6 +232,8 @@ def test_record_into_an_archive(tmp_path, confined):
     command = ["sh", "-c", f"dd if={tmp_path}/in of={tmp_path}/out bs=1000 status=none; exit 7"]
     done = run_flextrace("record", *confined, "-o", tmp_path / "a.parquet", "--", *command)
     assert done.returncode == 7, done.stderr
+    said = [line.partition("next: ")[2] for line in done.stderr.splitlines() if "next: " in line]
+    assert said == [f"flextrace characterize {tmp_path}/a.parquet"]
     trace = characterize.open(tmp_path / "a.parquet")
     names = {path: file for file, path in trace.paths.items()}
     reads = trace.requests[trace.requests["file"] == names[f"{tmp_path}/in"]]

@@ -103,6 +103,10 @@ def row(**given) -> dict:
             {"state": "refused", "error": "Permission denied", "words": "unknown func bpf_other#9"},
             *("warn", 'refuses the program (Permission denied: "unknown func bpf_other#9")', "report"),
         ),
+        (
+            {"state": "refused", "error": "Operation not permitted"},
+            *("warn", "(Operation not permitted)", "nothing, where a rule of this machine forbids it, whatever its"),
+        ),
         ({"state": "refused", "error": "No", "required": True}, "fail", "(No)", "--layer block ... works without"),
         ({"state": "refused", "error": "No", "required": True, "layer": "both"}, "fail", "(No)", "sudo apt"),
         ({"state": "refused", "error": "No", "required": True, "layer": "group"}, "warn", "(No)", "sudo apt"),

@@ -18,7 +18,7 @@ from characterize.layout import IoOp
 from tests import ordinary_user
 from tests.told import PROGRAMS, ROOT, without_map_iterators
 
-FLEXTRACE = [sys.executable, "-m", "flextrace.main"]
+FLEXTRACE = [sys.executable, "-m", "flextrace"]
 USER = ordinary_user.as_user()
 UNCONFINED = ["setpriv", f"--reuid={ordinary_user.NUMBER}", f"--regid={ordinary_user.NUMBER}", "--clear-groups"]
 OTHERS_FILES = {"CAP_FOWNER", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"}

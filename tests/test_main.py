@@ -266,18 +266,38 @@ def test_another_interruption_makes_no_traceback_nor_a_death_of_a_signal(moment)
     program = f"""
 import atexit, os, signal, sys
 from types import SimpleNamespace
-import flextrace.main as main
+import flextrace.__main__ as program
+import flextrace.main
 
 def again():
     os.kill(os.getpid(), signal.SIGINT)
 {INTERRUPTED_TWICE[moment]}
-main.make_parser = make_parser
+flextrace.main.make_parser = make_parser
 sys.argv = ["flextrace", "doctor"]
-sys.exit(main.main())
+sys.exit(program.main())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("module", ["flextrace.main", "flextrace.doctor"])
+def test_an_interruption_of_its_imports_makes_no_traceback_nor_a_death_of_a_signal(module):
+    program = f"""
+import os, runpy, signal, sys
+
+class Interrupted:
+    def find_spec(name, *of):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs the tests aside
+sys.meta_path.insert(0, Interrupted)
+sys.argv = ["flextrace", "doctor"]
+runpy.run_module("flextrace", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_an_interruption_is_one_line_also_where_what_was_being_made_fails_to_be_freed():

@@ -5,12 +5,13 @@ import errno
 import os
 import stat
 import subprocess
+from contextlib import nullcontext
 
 import pytest
 
 import characterize
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_new_file, new_file, taken_back, write_text
+from characterize.trace_files.new_file import check_new_file, new_file, without_empty, write_text
 from flextrace.main import main
 from replayer.run import make_directory
 from selfscale.profile import Profile
@@ -157,20 +158,22 @@ def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_sy
         assert told in capsys.readouterr().err
 
 
-def test_a_directory_that_was_made_for_nothing_goes_again(tmp_path):
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_directory_that_was_made_and_is_empty_goes_again(tmp_path, fails):
     """But not one that was there, or has something in it."""
 
-    def fail(made, file):
-        with taken_back(tmp_path / made):
+    def use(made, file):
+        with without_empty(tmp_path / made):
             (tmp_path / made).mkdir(parents=True, exist_ok=True)
             if file:
                 (tmp_path / file).touch()
-            raise KeyboardInterrupt
+            if fails:
+                raise KeyboardInterrupt
 
     (tmp_path / "there").mkdir()
     for made, file in (("new/one", ""), ("there", ""), ("there/new", ""), ("kept/one", "kept/file")):
-        with pytest.raises(KeyboardInterrupt):
-            fail(made, file)
+        with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
+            use(made, file)
     left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
     assert left == ["kept", "kept/file", "there"]
 
