@@ -5,6 +5,7 @@ import errno
 import os
 import stat
 import subprocess
+from contextlib import nullcontext
 
 import pytest
 
@@ -157,20 +158,17 @@ def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_sy
         assert told in capsys.readouterr().err
 
 
-def test_a_directory_that_was_made_for_nothing_goes_again(tmp_path):
+@pytest.mark.parametrize("end", [KeyboardInterrupt, None])
+def test_a_directory_that_was_made_goes_again(tmp_path, end):
     """But not one that was there, or has something in it."""
-
-    def fail(made, file):
-        with taken_back(tmp_path / made):
+    (tmp_path / "there").mkdir()
+    for made, file in (("new/one", ""), ("there", ""), ("there/new", ""), ("kept/one", "kept/file")):
+        with pytest.raises(end) if end else nullcontext(), taken_back(tmp_path / made):
             (tmp_path / made).mkdir(parents=True, exist_ok=True)
             if file:
                 (tmp_path / file).touch()
-            raise KeyboardInterrupt
-
-    (tmp_path / "there").mkdir()
-    for made, file in (("new/one", ""), ("there", ""), ("there/new", ""), ("kept/one", "kept/file")):
-        with pytest.raises(KeyboardInterrupt):
-            fail(made, file)
+            if end:
+                raise end
     left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
     assert left == ["kept", "kept/file", "there"]
 

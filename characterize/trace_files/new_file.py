@@ -73,16 +73,15 @@ def _check_place(path: Path, *, force: bool) -> None:
 
 @contextmanager
 def taken_back(directory: Path | None) -> Iterator[None]:
-    """If the block fails, a directory that it has made goes again, and those above it, unless something is in them."""
+    """At its end a directory that the block has made goes again, and those above it, unless something is in them."""
     way = (directory, *directory.parents) if directory else ()
     missing = [place for place in way if not os.path.lexists(place)]
     try:
         yield
-    except BaseException:
+    finally:
         for place in missing:
             with suppress(OSError):  # it was not made, or is not empty
                 place.rmdir()
-        raise
 
 
 def write_text(path: Path, text: str, *, force: bool = False) -> None:
