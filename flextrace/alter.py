@@ -47,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nearest",
         action="store_true",
-        help="where the wanted or the held cannot be met within 1 %%, write what comes near, say so, and exit with 3 "
-        "(as does a miss-ratio curve that is not held in any case)",
+        help="where the wanted or the held is missed by more than 1 %%, write what was reached, say so, and exit with "
+        "3 (as does a miss-ratio curve that is not held in any case); what cannot be tried, such as requests smaller "
+        "than their alignment, is refused all the same",
     )
     parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
     add_output_arguments(parser)

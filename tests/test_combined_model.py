@@ -57,8 +57,8 @@ def test_again_it_starts_from_what_it_found(fitted, learned_from):
 
 
 def test_what_one_part_lacks_it_lacks(learned_from):
-    with pytest.raises(FlextraceError, match="read_ahead_bytes"):
-        make_model("combined", ENVIRONMENT | {"read_ahead_bytes": None}).fit(learned_from, REGIONS)
+    with pytest.raises(FlextraceError, match="dirty_limit_bytes"):
+        make_model("combined", ENVIRONMENT | {"dirty_limit_bytes": None}).fit(learned_from, REGIONS)
 
 
 def test_the_mean_of_two_models_is_taken_in_their_place():

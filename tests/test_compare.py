@@ -371,7 +371,6 @@ def test_the_verb_prints_a_table_and_writes_the_document(
     from flextrace.main import main  # noqa: PLC0415
 
     recording(tmp_path / "a.iotrace")
-    (tmp_path / "work").mkdir()
     monkeypatch.setattr("selfscale.profile.Profile.load", lambda path: profile(256 * MIB))
     command = ["compare", str(tmp_path / "a.iotrace"), "--profile", "p.json", "--directory", str(tmp_path / "work")]
     command += ["--repeat", "2", "-o", str(tmp_path / "c.json")]
@@ -381,6 +380,7 @@ def test_the_verb_prints_a_table_and_writes_the_document(
     assert "NOT TRUSTWORTHY" in text
     assert "memory limit 256 MiB, the application had 128 MiB" in text
     assert load(tmp_path / "c.json").document["repeat"] == 2
+    assert not (tmp_path / "work").exists()
     assert main(command) == 2
     assert "--force" in capsys.readouterr().err
     assert main([*command, "--force", "--repeat", "0"]) == 2

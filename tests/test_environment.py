@@ -96,6 +96,9 @@ def test_of_two_mounts_at_one_place_the_last_one_is_told(tmp_path, monkeypatch):
     ("facts", "rules"),
     [
         ({}, (32, 320, True)),
+        ({"read_ahead_bytes": 4 << 20}, (1024, 320, True)),
+        ({"read_ahead_bytes": 0}, (1, 320, True)),
+        ({"filesystem": "overlay", "kernel": "6.18.44", "read_ahead_bytes": None}, (32, 320, True)),
         ({"filesystem": "ext4", "kernel": "6.18.44", "request_bytes": 1 << 20}, (32, 256, True)),
         ({"filesystem": "ext4", "kernel": "6.15.2", "request_bytes": 512.0}, (32, 1, False)),
         ({"filesystem": "xfs", "kernel": "6.1.0-56-amd64"}, (32, 320, True)),
@@ -105,7 +108,7 @@ def test_of_two_mounts_at_one_place_the_last_one_is_told(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_read_ahead_by(facts, rules):
-    assert read_ahead_rules(facts, 128 * 1024) == rules
+    assert read_ahead_rules(facts) == rules
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,16 @@ def test_rows_that_can_be_fitted_but_not_left_out_are_too_few(tmp_path, capsys):
     assert "8 points are too few to leave 2 of them out" in capsys.readouterr().err
 
 
+def test_what_the_product_form_lacks_in_a_table_is_told(tmp_path, capsys):
+    """Of one parameter that varies there is no curve left without the one row through which it goes."""
+    rows = [f"{at},0.5,0.5,4,1,{100 - at}" for at in range(1, 13)]
+    names = "unique_bytes_mib,seq_frac,read_frac,size_mean_kib,process_num,throughput_mb_per_s"
+    path = written(tmp_path / "t.csv", names, *rows)
+    assert main(["fit", str(path), "-o", str(tmp_path / "p.json"), "--cross-validate"]) == 0
+    told = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("  product"))
+    assert "no region's focal vector was measured; measure more, of a machine with 'flextrace scale --resume'" in told
+
+
 def test_other_verbs_refuse_the_profile_of_a_table(fitted):
     with pytest.raises(FlextraceError, match="not of a machine"):
         Profile.load(fitted)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which workloads are measured next, and that their points lower the error."""
 
+import math
 import random
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,6 +15,7 @@ from selfscale.exploring.plan import Settings, Step
 from selfscale.exploring.self_scaling import INFORMATIVE_AT_ONCE
 from selfscale.measure import Point
 from selfscale.models.learned import LearnedModel
+from selfscale.models.measured import NOISE_UNKNOWN, Z95
 from selfscale.predicting.cross_validation import on_a_curve
 from selfscale.profiles.learned_points import learnable
 from tests.explored import explored, unseen
@@ -36,6 +39,17 @@ def test_what_is_chosen_depends_on_the_seed_only_and_no_workload_comes_twice(pro
     first = most_informative(profile, random.Random(1), 8)
     assert first == most_informative(profile, random.Random(1), 8)
     assert len(set(first)) == 8
+
+
+def test_a_run_too_short_for_an_interval_is_as_noisy_as_models_take_it(profile):
+    def chosen(half_width):
+        measured = [
+            replace(point, ci95_half_width_bytes_per_s=half_width * point.throughput_bytes_per_s)
+            for point in profile.measured
+        ]
+        return most_informative(replace(profile, measured=measured), random.Random(1), 8)
+
+    assert chosen(math.inf) == chosen(NOISE_UNKNOWN * Z95)
 
 
 def test_an_equally_telling_workload_that_costs_less_is_measured_first(profile):

@@ -115,7 +115,7 @@ class Program:
         """Which pages are cached in the end."""
         files = [{"file": 1, "size_bytes": PAGES * PAGE_BYTES}]
         operations = operations_of(made_trace(self.io, fileops=self.fileops, files=files, paths={1: "/a"}))
-        rules = read_ahead_rules(environment(self.path.parent, None), WINDOW_KB * 1024)
+        rules = read_ahead_rules(environment(self.path.parent, None))
         roomy = MACHINE._replace(cache_pages=2 * PAGES, dirty_pages=1e9, background_pages=1e9, read_ahead=rules)
         state = state_of(operations, roomy)
         run_in(state, schedule_of(operations))

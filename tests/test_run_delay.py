@@ -168,6 +168,15 @@ def test_threads_with_few_operations_need_no_processor(each, waits):
     assert set((end - start - waited)[slept]) == {7000.0 * waits}
 
 
+def test_threads_one_after_the_other_leave_a_processor_to_what_serves_them():
+    """As the processes of a build do, of which there are many."""
+    rows = [(Kind.READ, 100 * number, 1, number) for number in range(4)]
+    todo = operations(rows, after=[-1, 0, 1, 2], processor_ns=0.0)
+    todo.run_delay_ns[:] = 7000.0
+    start, end, waited = run(todo, MACHINE._replace(serving_threads=1, processors=2))
+    assert (end - start - waited).tolist() == [7000.0] * 4
+
+
 @pytest.mark.parametrize(
     ("environment", "serving"),
     [

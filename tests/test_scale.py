@@ -93,6 +93,12 @@ def test_profile_is_complete_and_nothing_else_is_left(place, formula, capsys):
     assert f"next: flextrace predict {place / 'p.json'} --trace" in captured.err
 
 
+@pytest.mark.usefixtures("quick", "formula")
+def test_a_directory_that_is_made_goes_with_its_files(place):
+    assert main(["scale", "--directory", str(place / "new"), "-o", str(place / "p.json"), "--budget", "120s"]) == 0
+    assert sorted(path.name for path in place.iterdir()) == ["d", "p.json"]
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_cost_stands_in_the_profile(place, formula, capsys):
     assert main(command(place, "--cost", "1200.5")) == 0

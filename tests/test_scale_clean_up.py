@@ -50,7 +50,7 @@ def test_an_interruption_stays_one_and_how_to_go_on_is_told(tmp_path, disturbed,
     assert LEFT in told
     assert "interrupted; continue with: flextrace scale --resume --directory" in told
     assert (tmp_path / "p.json.points.ndjson").exists()
-    assert list((tmp_path / "d").iterdir()) == []
+    assert not (tmp_path / "d").exists()
 
 
 @pytest.mark.usefixtures("stuck")

@@ -141,19 +141,20 @@ def test_where_the_machine_of_the_recording_is_known_its_processor_times_are_com
     assert unknown.prediction.notes == alone.prediction.notes
 
 
-def test_relative_to_the_machine_of_the_recording_it_is_as_recorded(profile, recorded):
+def test_relative_it_takes_half_of_what_the_simulation_was_off_by_where_it_ran(profile, recorded):
     application = application_of(recorded, {})
-    *_, here = estimates(Predictor(profile), application)
-    same = relative_of(here, here)
-    assert same.in_io.value == pytest.approx(application.times.throughput_bytes_per_s)
-    assert same.elapsed_s.value == pytest.approx(application.times.elapsed_s)
-    widths = here.elapsed_s.value - here.elapsed_s.low, here.elapsed_s.high - here.elapsed_s.value
-    assert same.elapsed_s.value - same.elapsed_s.low == pytest.approx(math.hypot(*widths)), "both are off"
-    assert same.elapsed_s.high - same.elapsed_s.value == pytest.approx(math.hypot(*widths))
-    moved = application.times.moved_bytes
-    half = replace(here, in_io=replace(here.in_io, value=here.in_io.value / 2))
-    expected = moved / (application.times.io_s + moved / here.in_io.value)
-    assert relative_of(half, here).in_io.value == pytest.approx(expected)
+    times = application.times
+    *_, there = estimates(Predictor(profile), application)
+    here = replace(there, in_io=there.in_io.times(3), elapsed_s=there.elapsed_s.times(0.5))
+    found = relative_of(here, there)
+    assert found.off == pytest.approx(there.in_io.value / times.throughput_bytes_per_s - 1)
+    off = there.in_io.value / times.throughput_bytes_per_s, there.elapsed_s.value / times.elapsed_s
+    assert max(off) > 1.05 or min(off) < 0.95
+    assert found.in_io.value == pytest.approx(here.in_io.value / math.sqrt(off[0]))
+    assert found.elapsed_s.value == pytest.approx(here.elapsed_s.value / math.sqrt(off[1]))
+    # The interval has what is not known of both machines, of the one of the recording by half.
+    one, both = math.log(here.in_io.high / here.in_io.value), math.log(found.in_io.high / found.in_io.value)
+    assert both == pytest.approx((1 + math.sqrt(2)) / 2 * one)
 
 
 def test_compare_has_it_as_a_row(profile, recorded, tmp_path):

@@ -101,10 +101,16 @@ def test_a_model_made_again_keeps_the_machine_that_it_simulates(learned_from):
 
 
 def test_a_profile_that_does_not_know_its_machine_says_what_is_missing(learned_from):
-    with pytest.raises(FlextraceError, match="read_ahead_bytes, which the profile does not tell"):
-        make_model("traffic", ENVIRONMENT | {"read_ahead_bytes": None}).fit(learned_from, REGIONS)
-    with pytest.raises(FlextraceError, match="cache_limit_bytes, read_ahead_bytes, dirty_limit_bytes"):
+    with pytest.raises(FlextraceError, match="with dirty_limit_bytes, which the profile does not tell"):
+        make_model("traffic", ENVIRONMENT | {"dirty_limit_bytes": None}).fit(learned_from, REGIONS)
+    with pytest.raises(FlextraceError, match="cache_limit_bytes, dirty_limit_bytes"):
         make_model("traffic").fit(learned_from, REGIONS)
+
+
+def test_where_the_kernel_tells_no_window_it_is_the_usual_one(learned_from):
+    """As of an overlay, on which a container's files lie."""
+    overlay = ENVIRONMENT | {"filesystem": "overlay", "read_ahead_bytes": None}
+    assert TrafficModel(overlay).fit(learned_from, REGIONS).formula.limits.read_ahead == LIMITS.read_ahead
 
 
 def test_only_what_went_through_the_page_cache_is_simulated():

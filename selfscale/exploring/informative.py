@@ -16,9 +16,8 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.exploring.sampling import random_workload
-from selfscale.measure import Point
 from selfscale.models.learned import LearnedModel
-from selfscale.models.measured import NOISE_MIN, region_of
+from selfscale.models.measured import measured, region_of
 from selfscale.profile import Profile
 
 CANDIDATES, TARGETS = 150, 150
@@ -40,7 +39,7 @@ def most_informative(profile: Profile, generator: random.Random, count: int) -> 
     workloads = [random_workload(profile, generator) for _ in range(CANDIDATES + TARGETS)]
     covariance = model.covariance(workloads)
     costs_s = _costs_s(profile, workloads[:CANDIDATES])
-    noise = float(np.median([_noise(point) for point in profile.measured]))
+    noise = float(np.median(measured(profile.measured).noise))
     chosen: list[int] = []
     for _ in range(count):
         own = np.diag(covariance)[:CANDIDATES] + noise**2
@@ -50,11 +49,6 @@ def most_informative(profile: Profile, generator: random.Random, count: int) -> 
         chosen.append(best)
         covariance = covariance - np.outer(covariance[:, best], covariance[best]) / own[best]
     return [workloads[index] for index in chosen]
-
-
-def _noise(point: Point) -> float:
-    half_width = point.ci95_half_width_bytes_per_s / max(point.throughput_bytes_per_s, 1.0)
-    return max(NOISE_MIN, half_width / 2) if np.isfinite(half_width) else 2 * NOISE_MIN
 
 
 def _costs_s(profile: Profile, workloads: Sequence[Workload]) -> np.ndarray:

@@ -52,8 +52,8 @@ class ProductModel:
         self._regions = [index for index in self._regions if self._varied(index) > 1] or self._regions
         if not self._regions:
             raise FlextraceError(
-                "the product model cannot predict: no region's focal vector was measured; "
-                "finish the profile with 'flextrace scale --resume', or with a larger --budget"
+                "the product model cannot predict: no region's focal vector was measured; measure more, of a machine "
+                "with 'flextrace scale --resume' or a larger --budget"
             )
         return self
 

@@ -26,7 +26,7 @@ from selfscale.profiles.direction_caches import file_cache_size
 from selfscale.simulation.dirty_limits import BACKGROUND_FRAC
 from selfscale.simulation.read_ahead_rules import read_ahead_rules
 
-NEEDED = ("cache_limit_bytes", "read_ahead_bytes", "dirty_limit_bytes")
+NEEDED = ("cache_limit_bytes", "dirty_limit_bytes")
 QUEUES = (None, 512, 256, 128)
 """Requests that storage takes from the flusher at once: any number, as a limit on requests per second does, or several
 times what a device has (nr_requests), since the flusher is also held up by processors."""
@@ -74,7 +74,7 @@ class TrafficModel(ResidualModel[TrafficTimes]):
             # Without a border nothing missed: all that there may be was cached.
             cache_bytes or self._environment["cache_limit_bytes"],
             self._environment["dirty_limit_bytes"],
-            read_ahead_rules(self._environment, self._environment["read_ahead_bytes"]),
+            read_ahead_rules(self._environment),
         )
         return replace(limits, queue=_queue(points, limits))
 

@@ -14,7 +14,7 @@ from selfscale.models.measured import Z90
 from selfscale.predict import Prediction, Predictor
 from selfscale.predicting.application import Application
 from selfscale.predicting.elapsed import RecordedTimes
-from selfscale.predicting.relative import Estimated, relative
+from selfscale.predicting.relative import Estimated, half_way, relative
 from selfscale.predicting.uncached import knows_device, with_device_reads
 from selfscale.simulation.machine_costs import RequestCosts, machine_costs
 from selfscale.simulation.operations import Operations
@@ -29,7 +29,7 @@ SIMULATION_ERROR, SYNC_ERROR, REST_ERROR = 0.2, 0.4, 0.1
 """Standard deviations of ln(simulated / measured) over the applications of ``make bench-predict``: of the throughput,
 of the time in syncs, and of what is in neither, so that nine of ten intervals hold (docs/decisions/0026)."""
 LEAST_SHARE = 0.5
-"""Of a simulated time, below which neither its interval nor a recorded time with a difference falls."""
+"""Of a simulated time, below which its interval does not fall."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Relative:
     Attributes
     ----------
     in_io : Estimated
-        Recorded throughput in I/O x predicted here / predicted there, bytes per s.
+        Recorded throughput in I/O x predicted here / predicted there, bytes per s; of simulations half way to that.
     elapsed_s : Estimated
     off : float
         Predicted / recorded - 1 on the machine of the recording: what the ratio cancels.
@@ -227,25 +227,15 @@ def relative_of(here: Estimate, there: Estimate) -> Relative:
     if times is None or here.times is None or here.in_io is None or there.in_io is None:
         raise not_recorded()
     off = there.in_io.value / times.throughput_bytes_per_s - 1
-    if here.simulated is not None and here.elapsed_s is not None and there.elapsed_s is not None:
-        io_s = _changed(times.io_s, _inverse(here.in_io, times.moved_bytes), _inverse(there.in_io, times.moved_bytes))
-        elapsed_s = _changed(times.elapsed_s, here.elapsed_s, there.elapsed_s)
-        return Relative(_inverse(io_s, times.moved_bytes), elapsed_s, off, there.prediction.outside)
     in_io = relative(times.throughput_bytes_per_s, here.in_io, there.in_io)
-    return Relative(in_io, elapsed_of(here.times, in_io, here.saturation), off, there.prediction.outside)
+    elapsed_s = elapsed_of(here.times, in_io, here.saturation)
+    if here.simulated is not None and here.elapsed_s is not None and there.elapsed_s is not None:
+        # What is off on one machine is so on another one in part (docs/decisions/0026).
+        in_io = half_way(here.in_io, in_io)
+        elapsed_s = half_way(here.elapsed_s, relative(times.elapsed_s, here.elapsed_s, there.elapsed_s))
+    return Relative(in_io, elapsed_s, off, there.prediction.outside)
 
 
-def _inverse(estimated: Estimated, moved_bytes: float) -> Estimated:
-    """Seconds of a throughput, or the throughput of seconds; the ends change places."""
-    return Estimated(moved_bytes / estimated.value, moved_bytes / estimated.high, moved_bytes / estimated.low)
-
-
-def _changed(recorded_s: float, here: Estimated, there: Estimated) -> Estimated:
-    """Recorded seconds with the difference between two simulations, so that what these leave out stays as recorded.
-
-    Both are off, and not by the same (docs/decisions/0026).
-    """
-    value = max(recorded_s + here.value - there.value, LEAST_SHARE * here.value)
-    low = value - math.hypot(here.value - here.low, there.high - there.value)
-    high = value + math.hypot(here.high - here.value, there.value - there.low)
-    return Estimated(value, max(low, LEAST_SHARE * here.low), high)
+def _inverse(throughput: Estimated, moved_bytes: float) -> Estimated:
+    """Seconds of a throughput; the ends change places."""
+    return Estimated(moved_bytes / throughput.value, moved_bytes / throughput.high, moved_bytes / throughput.low)

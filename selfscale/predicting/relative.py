@@ -55,15 +55,22 @@ def ratio_of(one: Estimated, other: Estimated, outside: Sequence[str] = ()) -> R
     return Ratio(ratio, ratio * math.exp(-down), ratio * math.exp(up), other.value, list(outside))
 
 
-def relative(measured_bytes_per_s: float, here: Estimated, there: Estimated) -> Estimated:
+def relative(measured: float, here: Estimated, there: Estimated) -> Estimated:
     """What a machine is predicted to have from what another one has been measured to have.
 
     Parameters
     ----------
-    measured_bytes_per_s : float
-        On the other machine.
+    measured : float
+        On the other machine: a throughput, or a time.
     here, there : Estimated
         Predictions for this machine and for the other one, of the same workload.
     """
     ratio = ratio_of(here, there)
-    return Estimated(ratio.ratio, ratio.interval_low, ratio.interval_high).times(measured_bytes_per_s)
+    return Estimated(ratio.ratio, ratio.interval_low, ratio.interval_high).times(measured)
+
+
+def half_way(one: Estimated, other: Estimated) -> Estimated:
+    """The geometric means of two estimates, and of the ends of their intervals."""
+    return Estimated(
+        math.sqrt(one.value * other.value), math.sqrt(one.low * other.low), math.sqrt(one.high * other.high)
+    )

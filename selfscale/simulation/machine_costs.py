@@ -111,8 +111,7 @@ def machine_costs(
     service_times : ServiceTimes
     storage : StorageTimes
     environment : mapping of str to Any
-        Of the profile: its processors (``cpus``), largest window of read-ahead (``read_ahead_bytes``; without that
-        one the window is as the formula has it), limit on dirty pages (``dirty_limit_bytes``), and what
+        Of the profile: its processors (``cpus``), limit on dirty pages (``dirty_limit_bytes``), and what
         `read_ahead_rules` reads.
     constants : ndarray, optional
         Natural logarithms instead of the formula's own, to see what their uncertainty means.
@@ -138,7 +137,7 @@ def machine_costs(
         processors=processors,
         serving_threads=_serving_threads(environment),
         cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
-        read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
+        read_ahead=read_ahead_rules(environment),
         dirty_pages=HELD_FRAC / BACKGROUND_FRAC * background_pages,
         background_pages=background_pages,
         burst_pages=max(EXTENT_PAGES, chunk_pages(dirty_limit_pages)),

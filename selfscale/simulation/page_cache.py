@@ -16,7 +16,7 @@ from selfscale.simulation.machine_costs import MachineCosts
 from selfscale.simulation.operations import Operations
 from selfscale.simulation.reading import Readers, readers_of
 
-USED, DIRTY, LAST, COMPUTING, BURST = 0, 1, 2, 3, 4
+USED, DIRTY, LAST, COMPUTING, BURST, ALIKE = range(6)
 READS, BOTH, ACCESSES, BYTES, SYNCS, USED_LAST, BEHIND = range(7)
 
 
@@ -60,7 +60,8 @@ class State(NamedTuple):
     ----------
     counts : ndarray of int64
         Cached pages, dirty pages, the page that was written back last, threads that compute beside the one whose
-        operation it is, and pages that are left of what the flusher writes at once.
+        operation it is, pages that are left of what the flusher writes at once, and how many threads there are if all
+        have as many operations in a time: those with few hardly count.
     clocks : ndarray of float64
         Until when storage is busy: with reads, with both directions, with accesses and with bytes of writing back, and
         with syncs; when it was last done with a read or a sync; and until when reads are behind a burst of writes.
@@ -89,7 +90,7 @@ def state_of(operations: Operations, costs: MachineCosts) -> State:
     begin, count = operations.file_begin.astype(np.int64), len(operations.file_begin)
     files = Files(begin, np.zeros(count), np.zeros(count), np.zeros(count, np.bool_), np.zeros(count, np.bool_))
     pages = pages_of(operations.stored.copy())
-    state = State(pages, files, readers, np.array([0, 0, -2, 0, 0]), np.zeros(7), costs)
+    state = State(pages, files, readers, np.array([0, 0, -2, 0, 0, 0]), np.zeros(7), costs)
     _fill(state, operations.cached[-costs.cache_pages :])
     return state
 

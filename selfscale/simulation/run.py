@@ -17,6 +17,7 @@ from selfscale.simulation.kernel import kernel
 from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
 from selfscale.simulation.operations import Kind, Operations
 from selfscale.simulation.page_cache import (
+    ALIKE,
     COMPUTING,
     DIRTY,
     State,
@@ -60,8 +61,8 @@ class Schedule(NamedTuple):
         The next thread with the same one.
     first_waiter, next_waiter : ndarray of int64, shape (n,)
         The same of the operations that wait for one.
-    threads_alike : int
-        How many threads there were if all had as many operations: those with few hardly count.
+    pace : ndarray of float64, shape (m,)
+        Operations of a thread by its time without waiting for storage, per ns.
     size_factor : float
         As `Operations.size_factor`.
     """
@@ -90,7 +91,7 @@ class Schedule(NamedTuple):
     next_child: np.ndarray
     first_waiter: np.ndarray
     next_waiter: np.ndarray
-    threads_alike: int
+    pace: np.ndarray
     size_factor: float
 
 
@@ -155,15 +156,15 @@ def schedule_of(operations: Operations) -> Schedule:
         next_child=next_child,
         first_waiter=first_waiter,
         next_waiter=next_waiter,
-        threads_alike=_threads_alike(operations),
+        pace=_paces(operations),
         size_factor=float(operations.size_factor),
     )
 
 
-def _threads_alike(operations: Operations) -> int:
-    """`Schedule.threads_alike`."""
-    counts = np.bincount(operations.thread).astype(np.float64)
-    return round(counts.sum() ** 2 / (counts**2).sum())
+def _paces(operations: Operations) -> np.ndarray:
+    """`Schedule.pace`."""
+    time_ns = np.bincount(operations.thread, operations.gap_ns + operations.processor_ns)
+    return np.bincount(operations.thread) / np.maximum(time_ns, 1.0)
 
 
 def _by_cause(cause: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -192,7 +193,9 @@ def _run(todo, state, recorded_on):
         thread = next_thread(threads)
         now, number = due_ns[thread], current[thread]
         write_back(state, now)
-        state.counts[COMPUTING] = computing(todo, threads, now, thread, state.costs.serving_threads > 0)
+        state.counts[COMPUTING], state.counts[ALIKE] = computing(
+            todo, threads, now, thread, state.costs.serving_threads > 0
+        )
         ready, processor_ns = _operation(todo, state, recorded_on, now, number)
         evict(state, now)
         start_ns[number], waited_ns[number], ready_ns[thread] = now, ready - now, ready
@@ -244,13 +247,13 @@ def _least_ns(requests, todo, number, new, factor):
 
 
 @kernel
-def _processor_waits(todo, costs):
+def _processor_waits(state):
     """How often an access to storage waits for a processor before its thread goes on.
 
     Whoever waits for storage leaves a processor to the threads that serve it, unless there are more of them than
     processors.
     """
-    return 1.0 + costs.serving_threads * (0 < costs.processors < todo.threads_alike)
+    return 1.0 + state.costs.serving_threads * (0 < state.costs.processors < state.counts[ALIKE])
 
 
 @kernel
@@ -272,7 +275,7 @@ def _operation(todo, state, recorded_on, now, number):
             ready = max(ready, sync(state, now, todo.first[number], todo.behind[number]))
         beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new, todo.size_factor))
         if kind == READ and ready > now:
-            beyond_ns += _processor_waits(todo, state.costs) * todo.run_delay_ns[number]
+            beyond_ns += _processor_waits(state) * todo.run_delay_ns[number]
         return ready, spent + _least_ns(state.costs.requests, todo, number, new, 1.0) + beyond_ns
     if kind == DISCARD:
         discard(state, todo.first[number], end)
@@ -281,7 +284,7 @@ def _operation(todo, state, recorded_on, now, number):
     if kind == SYNC:
         ready = sync(state, now, begin, end)
         if ready > now:
-            return ready, _processor_waits(todo, state.costs) * todo.run_delay_ns[number]
+            return ready, _processor_waits(state) * todo.run_delay_ns[number]
     if kind > DIRECTORY_SYNC:
         _hint(todo, state, now, number)
     return now, processor_ns

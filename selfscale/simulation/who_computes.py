@@ -64,12 +64,13 @@ def next_thread(threads):
 
 @kernel
 def computing(todo, threads, now, thread, served):
-    """How many other threads have a processor, or, where they are `served`, a thread of the kernel that works for them.
+    """How many other threads have a processor, or, where they are `served`, a thread of the kernel that works for them;
+    and how many live, those with few operations hardly counting.
 
     In a call they have one from when they do not wait for storage any more; in the pause behind it half of what they
     compute is at its begin and half at its end, as in replays.
     """
-    count, place = 0, 0
+    count, place, paces, squares = 0, 0, 0.0, 0.0
     while place < threads.alive[0]:
         other = threads.living[place]
         number = threads.current[other]
@@ -79,6 +80,7 @@ def computing(todo, threads, now, thread, served):
             threads.living[place] = threads.living[threads.alive[0]]
             continue
         place += 1
+        paces, squares = paces + todo.pace[other], squares + todo.pace[other] ** 2
         if other == thread:
             continue
         if now < threads.before_ns[other]:
@@ -89,4 +91,4 @@ def computing(todo, threads, now, thread, served):
                 count += left_ns <= todo.gap_ns[number] <= COMPUTES_NS_MAX
             else:
                 count += min(now - threads.before_ns[other], left_ns) < computing_ns / 2
-    return count
+    return count, round(paces**2 / squares)
