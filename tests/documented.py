@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.straced import ROOT
+
 GUIDES = [ROOT / f"docs/{name}.md" for name in ("recording", "characterizing", "replaying", "predicting", "formats")]
 DOCUMENTS = [ROOT / "README.md", *GUIDES]
 

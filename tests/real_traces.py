@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-PLACE = Path(__file__).parents[2] / "shared/data/traces"
+from tests.straced import ROOT
+
+PLACE = ROOT.parent / "shared/data/traces"
 CLOUDPHYSICS = PLACE / "cloudPhysicsIO.csv"
 
 

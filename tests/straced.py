@@ -12,7 +12,7 @@ import pytest
 
 import characterize
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(characterize.__file__).parents[1]
 ENGINE = ROOT / "build" / "flextrace-replay"
 DATA = "pread64,pwrite64"  # the calls that the engine moves data with
 

@@ -9,12 +9,10 @@ import pandas as pd
 import pytest
 
 import characterize
-from tests.bench.findings import Finding, exactly, print_findings
 from tests.bench.load import Load, Result
 from tests.bench.replay_applications import ORIGINAL, THINK, Unrecorded, originals_apart, unrecorded_elapsed_s
 from tests.bench.replay_lateness import lateness_ns, summary_of
 from tests.bench.replay_list import ReplayList, Requests, make_list
-from tests.bench.spread import spread_of
 from tests.made_trace import made_trace, read
 from tests.straced import needs_engine, needs_strace, strace
 
@@ -100,18 +98,6 @@ def test_how_long_an_original_takes_without_a_recorder():
     assert unrecorded_elapsed_s(load, 3.0, "60", runs) == pytest.approx((1.5 + 2.25) / 2)
     load = Load("a load", "operations", 5, [], None)
     assert unrecorded_elapsed_s(load, 3.0, "", runs) == 8.0
-
-
-def test_only_what_was_measured_more_than_once_has_a_spread(capsys):
-    findings = [
-        Finding("once", "it", 1, exactly(0.5), "s"),
-        Finding("once in a series", "it", 1, spread_of(pd.Series([0.5])), "s"),
-        Finding("thrice", "it", 1, spread_of(pd.Series([0.4, 0.6, 1.2])), "s"),
-    ]
-    print_findings(findings, {})
-    once, series, thrice = (line.split() for line in capsys.readouterr().out.splitlines()[-3:])
-    assert once[-3:] == series[-3:] == ["-", "-", "yes"]
-    assert thrice[-7:] == ["0.5", "to", "0.9", "0.4", "to", "1.2", "yes"]
 
 
 def test_how_far_originals_lie_apart():

@@ -8,7 +8,8 @@ import shlex
 import pytest
 
 from flextrace.main import VERBS, make_parser
-from tests.documented import DOCUMENTS, ROOT, commands
+from tests.documented import DOCUMENTS, commands
+from tests.straced import ROOT
 
 pytestmark = pytest.mark.parallel
 

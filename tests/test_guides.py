@@ -21,8 +21,8 @@ from characterize.layout import HeaderFlag, RecordKind
 from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
-from tests.documented import DOCUMENTS, ROOT, commands, program
-from tests.straced import needs_engine
+from tests.documented import DOCUMENTS, commands, program
+from tests.straced import ROOT, needs_engine
 
 pytestmark = pytest.mark.parallel
 

@@ -16,6 +16,7 @@ from flextrace.main import main
 from tests.laid_out import document_of
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import own_process, wait_for_calls, wait_until
+from tests.small_file_system import tmpfs
 from tests.straced import ENGINE, needs_engine, needs_strace, op
 
 pytestmark = [needs_engine, pytest.mark.parallel]
@@ -199,13 +200,8 @@ def test_a_change_of_data_that_is_interrupted_leaves_none_of_the_other_kind(engi
 @pytest.fixture
 def few_inodes(tmp_path):
     """Directory of a tmpfs with 40 inodes, one of which is the directory's."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a tmpfs needs root")
-    place = tmp_path / "few"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M,nr_inodes=40", "none", place], check=True)
-    yield place
-    subprocess.run(["umount", place], check=True)
+    with tmpfs(tmp_path / "few", "size=64M,nr_inodes=40") as place:
+        yield place
 
 
 def making_files(count, ending=None):
@@ -265,14 +261,9 @@ def test_files_that_are_removed_or_replaced_take_one_inode_in_turn(engine, few_i
 
 
 def test_a_read_only_directory_is_refused(engine, tmp_path):
-    place = tmp_path / "locked"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", place], check=True)
-    try:
+    with tmpfs(tmp_path / "locked", "ro") as place:
         done = engine(one_file(), directory=place)
         new = engine(one_file(), directory=place / "new")
-    finally:
-        subprocess.run(["umount", place], check=True)
     assert done.returncode == new.returncode == 1
     assert "Read-only file system" in done.stderr
     assert "Read-only file system" in new.stderr

@@ -12,6 +12,7 @@ import pytest
 from selfscale.explore import Exploration
 from selfscale.exploring.informative import most_informative
 from selfscale.exploring.plan import Settings, Step
+from selfscale.exploring.sampling import random_workload
 from selfscale.exploring.self_scaling import INFORMATIVE_AT_ONCE
 from selfscale.measure import Point
 from selfscale.models.learned import LearnedModel
@@ -110,6 +111,27 @@ def test_an_exploration_measures_them_off_the_curves_and_resumes_the_same(tmp_pa
     assert run(tmp_path / "part", resume=True).profile().as_document() == whole.profile().as_document()
     # Only those that were chosen with some that were not measured any more are chosen again.
     assert len(fits) == in_all - (len(chosen) - 2) // INFORMATIVE_AT_ONCE < in_all
+
+
+def test_those_that_are_measured_stand_where_others_would_be_chosen(tmp_path, machine, monkeypatch):
+    """As with another version of a library, by whose fits others tell more."""
+
+    def run(path, seed, **how):
+        def drawn(profile, generator, count):
+            other = random.Random(f"{seed} {len(profile.measured)}")
+            return [random_workload(profile, other) for _ in range(count)]
+
+        monkeypatch.setattr("selfscale.exploring.informative.most_informative", drawn)
+        exploring = partial(Exploration, Settings(machine.cache_bytes, 168.0, 2, seed=1))
+        return run_with_journal(exploring, path, machine.measure, **how)
+
+    whole = run(tmp_path / "whole", 0)
+    third = 3 + next(index for index, point in enumerate(whole.points) if point.role == "inform")
+    killed = run(tmp_path / "part", 1, stop_after=len(whole.storage) + third)
+    resumed = run(tmp_path / "part", 2, resume=True)
+    assert resumed.complete
+    assert resumed.points[:third] == killed.points
+    assert len(resumed.points) == len(whole.points)
 
 
 def test_a_budget_for_more_of_them_than_are_chosen_makes_their_runs_longer(machine, monkeypatch):

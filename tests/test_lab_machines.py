@@ -158,11 +158,12 @@ def test_interrupted_program_takes_everything_away(number, tmp_path, nothing_lef
     program = f"""
 import signal, sys, time
 from pathlib import Path
+from flextrace.runs.interruption import terminated_as_interrupted
 from selfscale.measure import evict
-from tests.bench import lab_machines, scratch
+from tests.bench import lab_machines
 lab_machines.ROOM_BYTES_MIN = 400 << 20
 machine = lab_machines.LabMachine("memory", 16 << 20, "xfs", "memory")
-with scratch.ended_as_interrupted(), lab_machines.lab_machine(machine, Path({str(tmp_path)!r})) as place:
+with terminated_as_interrupted(), lab_machines.lab_machine(machine, Path({str(tmp_path)!r})) as place:
     (place / "file").write_text("x")
     print("made", flush=True)
     time.sleep(60)

@@ -4,16 +4,16 @@
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from characterize import layout
 from characterize.device_name import device_name
+from tests.straced import ROOT
 
 pytestmark = pytest.mark.parallel
 
-HEADER = Path(__file__).parent.parent / "bpf" / "trace_format.h"
+HEADER = ROOT / "bpf" / "trace_format.h"
 
 DTYPE_OF = {
     "trace_header": layout.HEADER_DTYPE,

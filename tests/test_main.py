@@ -19,6 +19,7 @@ from characterize.trace_files.provenance import tool_version
 from flextrace.main import VERBS, main
 from tests.made_trace import made_trace, read
 from tests.ordinary_user import NUMBER, directory_of_user
+from tests.straced import ROOT
 
 pytestmark = pytest.mark.parallel
 
@@ -98,7 +99,7 @@ def test_the_version_is_told(capsys):
 
 
 def test_the_readme_lists_every_verb():
-    text = (Path(__file__).parents[1] / "README.md").read_text().split("## Start")[0]
+    text = (ROOT / "README.md").read_text().split("## Start")[0]
     lists = re.findall(r"^    ([a-z]+(?:, [a-z]+)*) +\S", text, re.MULTILINE)
     listed = {word.strip() for words in lists for word in words.split(",")}
     assert set(VERBS) <= listed

@@ -13,8 +13,8 @@ from selfscale.measure import Point
 from selfscale.measuring.storage import ROLE, probes
 from selfscale.profiles.conclusions import file_cache_bytes
 from selfscale.validate import Validation, compare_models
-from tests.bench.barred import Bar, Line, frame
 from tests.bench.bench_predict import SCHEMA, opened, parse_arguments, print_tables
+from tests.bench.findings import Bar
 from tests.bench.lab_measurements import (
     POINTS_FEW,
     TABLE_5_2,
@@ -138,9 +138,9 @@ def test_errors_are_those_of_validate(noisy):
     assert results.judged(POINTS_FEW)["best"].name == f"best ({used})"
     (worst,) = excess_over_product([results], POINTS_FEW)
     everywhere = rows[used].errors["median"] - rows["product"].errors["median"]
-    assert worst.measured >= everywhere - 1e-9
+    assert worst.measured.value >= 100 * everywhere - 1e-9
     (covered,) = coverage([results], POINTS_FEW)
-    assert covered.measured == pytest.approx(rows[used].coverage)
+    assert covered.measured.value == pytest.approx(100 * rows[used].coverage)
 
 
 def test_repeatability_stands_with_the_time_that_it_cost(noisy):
@@ -169,7 +169,7 @@ def test_repeatability_of_a_machine_without_noise_is_nothing_and_regions_keep_th
     for name, record in exact.items():
         results = Results(name, record)
         assert results.repeatability.max() == pytest.approx(0, abs=1e-9)
-        assert {line.bar for line in inside_regions([results], POINTS_FEW)} == {Bar(0.05)}
+        assert {line.bar for line in inside_regions([results], POINTS_FEW)} == {Bar(5)}
 
 
 def test_bar_inside_a_region_is_the_repeatability_where_that_is_larger(noisy):
@@ -178,7 +178,7 @@ def test_bar_inside_a_region_is_the_repeatability_where_that_is_larger(noisy):
         point["throughput_bytes_per_s"] *= 1.5
     lines = inside_regions([Results("ssd", record)], POINTS_FEW)
     assert lines
-    assert all(0.3 < line.bar.high < 0.7 for line in lines)
+    assert all(30 < line.bar.high < 70 for line in lines)
 
 
 def test_errors_by_place_are_of_all_workloads_twice(noisy):
@@ -202,14 +202,14 @@ def test_measured_ratios_are_the_ratios_of_the_formulas(exact):
         workload = TABLE_5_2[row["workload"]]
         assert row["measured"] == pytest.approx(one.throughput(workload) / other.throughput(workload))
         assert row["error %"] == pytest.approx(100 * abs(row["predicted"] / row["measured"] - 1))
-    assert lines[0].measured == pytest.approx(table["error %"].median() / 100)
+    assert lines[0].measured.value == pytest.approx(table["error %"].median())
 
 
 def test_cache_size_is_judged_against_the_limit(exact):
     results = Results("ssd", exact["ssd"])
     limit, found = 128 * MIB, file_cache_bytes(profile_of(exact["ssd"]["profile"]))
     (line,) = cache_sizes([results])
-    assert line.measured == pytest.approx(abs(found - limit) / limit)
+    assert line.measured.value == pytest.approx(100 * abs(found - limit) / limit)
     # Without points of reads alone the border says it.
     results.profile.measured, results.profile.boundaries_bytes = [], [0.94 * limit]
     assert cache_sizes([results])[0].met == "NO"
@@ -217,21 +217,6 @@ def test_cache_size_is_judged_against_the_limit(exact):
     assert cache_sizes([results])[0].met == "yes"
     results.profile.boundaries_bytes = []
     assert cache_sizes([results])[0].met == "NO"
-
-
-def test_lines_take_the_statistic_that_they_name():
-    values = np.array([0.02, 0.04, 0.06, 0.08, 0.50])
-    median = Line("row", "median", values, 0.5, Bar(0.06))
-    assert (median.measured, median.met) == (pytest.approx(0.06), "yes")
-    worst = Line("row", "worst", values, 1.0, Bar(0.40))
-    assert (worst.measured, worst.met) == (pytest.approx(0.50), "NO")
-    low, high = median.interval
-    assert 0.02 <= low <= 0.06 <= high <= 0.50
-    for covered, met in ((16, "NO"), (17, "yes"), (19, "yes"), (20, "NO")):
-        inside = np.array([1.0] * covered + [0.0] * (20 - covered))
-        assert Line("row", "coverage", inside, None, Bar(0.95, 0.85)).met == met
-    assert Line("row", "nothing measured", np.array([]), 0.5, Bar(0.1)).met == "NO"
-    assert frame([Line("row", "no bar", values, 0.5, None)])["met"].tolist() == ["-"]
 
 
 def test_probes_of_cold_reads_stand_beside_what_is_predicted_of_them(noisy):
@@ -269,15 +254,15 @@ def test_applications_are_judged_by_way():
 
     predictions = [prediction("absolute", value) for value in (90, 110, 150)] + [prediction("relative", 139)]
     lines = {(line.what): line for line in application_lines(predictions)}
-    assert lines["absolute, median"].measured == pytest.approx(0.1)
-    assert lines["absolute, worst"].measured == pytest.approx(0.5)
+    assert lines["absolute, median"].measured.value == pytest.approx(10)
+    assert lines["absolute, worst"].measured.value == pytest.approx(50)
     assert [lines[what].met for what in ("absolute, median", "absolute, worst")] == ["yes", "NO"]
     assert [lines[what].met for what in ("relative, median", "relative, worst")] == ["NO", "yes"]
     elapsed = [lines[f"absolute, elapsed time, {what}"] for what in ("median", "worst")]
-    assert [line.measured for line in elapsed] == pytest.approx([0.1, 0.5])
+    assert [line.measured.value for line in elapsed] == pytest.approx([10, 50])
     assert [line.met for line in elapsed] == ["-", "-"]
-    within = [lines[f"absolute{what}, within 90 % intervals"].measured for what in ("", ", elapsed time")]
-    assert within == pytest.approx([2 / 3, 1 / 3])
+    within = [lines[f"absolute{what}, within 90 % intervals"].measured.value for what in ("", ", elapsed time")]
+    assert within == pytest.approx([200 / 3, 100 / 3])
     assert not any(what.startswith(("relative, elapsed", "relative, within")) for what in lines)
 
 

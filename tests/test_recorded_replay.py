@@ -31,7 +31,7 @@ from tests.told import PROGRAMS, arguments_of, run_recorder
 
 pytestmark = [needs_engine, pytest.mark.records]
 
-RELAY = Path(__file__).with_name("relay.py")
+RELAY = ROOT / "tests" / "programs" / "relay.py"
 ROUNDS = 37
 
 

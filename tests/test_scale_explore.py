@@ -28,7 +28,7 @@ pytestmark = pytest.mark.parallel
 
 @pytest.fixture(scope="module", autouse=True)
 def any_workload_is_informative():
-    """There are hundreds of explorations: no fit chooses workloads here, as it does in tests/test_informative.py."""
+    """There are hundreds of explorations: no fit chooses workloads here, as in test_informative.py."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "selfscale.exploring.informative.most_informative",

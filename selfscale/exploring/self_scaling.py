@@ -380,7 +380,9 @@ class SelfScaling(ABC):
         from selfscale.exploring.informative import most_informative  # noqa: PLC0415 (seconds to import)
 
         generator = random.Random(f"informative {self.settings.seed} {number}")
-        return most_informative(self.profile(), generator, INFORMATIVE_AT_ONCE)
+        chosen = most_informative(self.profile(), generator, INFORMATIVE_AT_ONCE)
+        # Another version of a library may choose others: what is measured stands.
+        return [*known, *chosen[len(known) :]]
 
     # ---- step 5 ----
 

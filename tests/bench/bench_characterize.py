@@ -24,10 +24,10 @@ from characterize.formats.foreign import read_foreign
 from characterize.locality import Locality, LocalitySummary
 from characterize.references import BLOCK_BYTES, BlockNumbers
 from characterize.requests import columns_of, requests_of
-from tests.bench.findings import Finding, exactly, print_findings, print_table
+from tests.bench.findings import Bar, Finding, print_findings, print_table
 from tests.bench.mixed_trace import make_mixed_trace
 from tests.bench.scratch import work_directory
-from tests.bench.spread import spread_of
+from tests.bench.spread import exactly, spread_of
 from tests.bench.verb_run import run_verb
 from tests.real_traces import CLOUDPHYSICS
 
@@ -157,9 +157,9 @@ def measure_exact(count: int, blocks: int, rounds: int) -> list[Finding]:
     print(f"largest growth of the resident set: {peaks.median():.1f} bytes a distinct block (uniform)")
     slowest = min(rates, key=lambda name: float(np.median(rates[name])))
     return [
-        Finding("exact", f"M references/s per core, {slowest}", 6, spread_of(pd.Series(rates[slowest])), "M/s", True),
-        Finding("exact", "bytes a distinct block, in use", 48, exactly(max(memory.values())), "B"),
-        Finding("exact", "the same by the resident set, at most", 48, spread_of(peaks), "B"),
+        Finding("exact", f"M references/s per core, {slowest}", Bar(low=6), spread_of(rates[slowest]), "M/s"),
+        Finding("exact", "bytes a distinct block, in use", Bar(48), exactly(max(memory.values())), "B"),
+        Finding("exact", "the same by the resident set, at most", Bar(48), spread_of(peaks), "B"),
     ]
 
 
@@ -206,11 +206,11 @@ def measure_samples(count: int, blocks: int, rounds: int) -> list[Finding]:
     for kind, limit in (("1 %", 0.002), ("--sample 1%", 0.002), ("2 MiB", 0.01)):
         mine = frame[frame["sample"] == kind]
         made_only = mine[mine["trace"] != "cloudPhysicsIO"]
-        findings.append(Finding(kind, "M references/s", 50, spread_of(made_only["M refs/s"]), "M/s", True))
+        findings.append(Finding(kind, "M references/s", Bar(low=50), spread_of(made_only["M refs/s"]), "M/s"))
         for name, its in mine.groupby("trace", sort=False):
-            findings.append(Finding(kind, f"mean error, {name}", limit, spread_of(its["error"]), "", digits=4))
+            findings.append(Finding(kind, f"mean error, {name}", Bar(limit), spread_of(its["error"]), "", digits=4))
     largest = exactly(float(frame.loc[frame["sample"] == "2 MiB", "KiB"].max()))
-    return [*findings, Finding("2 MiB", "memory", 2048, largest, "KiB")]
+    return [*findings, Finding("2 MiB", "memory", Bar(2048), largest, "KiB")]
 
 
 def measure_whole(work: Path, records: int, rounds: int) -> list[Finding]:
@@ -231,12 +231,12 @@ def measure_whole(work: Path, records: int, rounds: int) -> list[Finding]:
     print_table("All measures, both layers", pd.DataFrame(rows).T)
     tenth, whole = rows.values()
     return [
-        Finding("100 k", "elapsed, command to result", 2, spread_of(times["elapsed_s"]), "s", digits=2),
-        Finding("100 k", "processor time of that", 2, spread_of(times["processor_s"]), "s", digits=2),
-        Finding(f"{records / 1e6:g} M", "elapsed", 240 * records / 1e8, exactly(whole["elapsed s"]), "s"),
-        Finding(f"{records / 1e6:g} M", "processor time", 240 * records / 1e8, exactly(whole["processor s"]), "s"),
-        Finding(f"{records / 1e6:g} M", "largest resident set", 4096, exactly(whole["MB"]), "MB", digits=0),
-        Finding("memory", "of ten times the records", 1.05, exactly(whole["MB"] / tenth["MB"]), "times", digits=2),
+        Finding("100 k", "elapsed, command to result", Bar(2), spread_of(times["elapsed_s"]), "s", digits=2),
+        Finding("100 k", "processor time of that", Bar(2), spread_of(times["processor_s"]), "s", digits=2),
+        Finding(f"{records / 1e6:g} M", "elapsed", Bar(240 * records / 1e8), exactly(whole["elapsed s"]), "s"),
+        Finding(f"{records / 1e6:g} M", "processor time", Bar(240 * records / 1e8), exactly(whole["processor s"]), "s"),
+        Finding(f"{records / 1e6:g} M", "largest resident set", Bar(4096), exactly(whole["MB"]), "MB", digits=0),
+        Finding("memory", "of ten times the records", Bar(1.05), exactly(whole["MB"] / tenth["MB"]), "times", digits=2),
     ]
 
 

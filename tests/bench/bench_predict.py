@@ -25,6 +25,7 @@ from typing import Any
 from characterize.units import parse_duration
 from flextrace.output.measuring_progress import Progress
 from flextrace.runs import measuring
+from flextrace.runs.interruption import terminated_as_interrupted
 from replayer.running.confine import MemoryGroup
 from selfscale.measuring.access import Access
 from selfscale.measuring.environment import environment
@@ -42,7 +43,6 @@ from tests.bench.lab_measurements import (
     settings_of,
 )
 from tests.bench.predict_figures import tables_of
-from tests.bench.scratch import ended_as_interrupted
 
 SCHEMA = "flextrace-bench-predict 1"
 PARTS = ("machines", "applications")
@@ -63,7 +63,7 @@ def main() -> int:
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     save = saver(arguments.output, document)
     code = 0
-    with ended_as_interrupted():
+    with terminated_as_interrupted():
         try:
             for name in arguments.machines:
                 guarded(

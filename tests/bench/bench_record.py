@@ -21,7 +21,7 @@ import pandas as pd
 
 from tests.bench.attach_time import measure_attach
 from tests.bench.bpf_profile import profile_recording
-from tests.bench.findings import Finding, exactly, print_findings, print_table
+from tests.bench.findings import Bar, Finding, print_findings, print_table
 from tests.bench.fio_load import Reads, fio_load
 from tests.bench.interleaved import Way, run_interleaved
 from tests.bench.load import Load, Tracer, UnavailableError, run_load
@@ -30,7 +30,7 @@ from tests.bench.postgres_load import postgres_load
 from tests.bench.recording import Recorder
 from tests.bench.rocksdb_load import rocksdb_load
 from tests.bench.scratch import tmpfs, tracefs, work_directory
-from tests.bench.spread import ratio_table, spread_of
+from tests.bench.spread import exactly, ratio_table, spread_of
 from tests.bench.sqlite_load import sqlite_load
 from tests.bench.untraced import CALLS, measure_untraced
 
@@ -101,8 +101,8 @@ def findings_of(row: str, load: Load, samples: pd.DataFrame, recorder: Recorder)
     runs = samples[samples["way"] == recorder.name]
     lost_percent = spread_of(100 * (1 - runs["rate"] / runs["reference_rate"]))
     return [
-        Finding(row, f"{load.title}: throughput lost", load.target_percent, lost_percent, "%"),
-        Finding(row, f"{load.title}: lost records", 0, exactly(recorder.lost), ""),
+        Finding(row, f"{load.title}: throughput lost", Bar(load.target_percent), lost_percent, "%"),
+        Finding(row, f"{load.title}: lost records", Bar(0), exactly(recorder.lost), ""),
     ]
 
 
@@ -136,16 +136,13 @@ def measure_row_untraced(outputs: Path, rounds: int, report: Report) -> None:
     for call in CALLS:
         samples = measure_untraced(call, outputs, rounds)
         added = samples.assign(added_ns=samples["cpu_ns"] - samples["reference_cpu_ns"])
-        table = {
-            way: {"call_ns": runs["cpu_ns"].median()}
-            | {f"added_{key}_ns": value for key, value in asdict(spread_of(runs["added_ns"])).items()}
-            for way, runs in added.groupby("way", sort=False)
-        }
+        spreads = {way: spread_of(runs["added_ns"]) for way, runs in added.groupby("way", sort=False)}
+        table = pd.DataFrame({way: asdict(spread) for way, spread in spreads.items()}).T.add_prefix("added_ns_")
+        table.insert(0, "call_ns", added.groupby("way")["cpu_ns"].median())
         title = f"{call} of a process that is not recorded"
-        print_table(f"{title}, {rounds} rounds, added to the empty probe pair", pd.DataFrame.from_dict(table, "index"))
+        print_table(f"{title}, {rounds} rounds, added to the empty probe pair", table)
         report.samples[title] = samples.to_dict("records")
-        flextrace = spread_of(added.loc[added["way"] == "flextrace", "added_ns"])
-        report.findings.append(Finding("untraced", title, UNTRACED_TARGET_NS, flextrace, "ns"))
+        report.findings.append(Finding("untraced", title, Bar(UNTRACED_TARGET_NS), spreads["flextrace"], "ns"))
 
 
 def measure_row_attach(outputs: Path, rounds: int, report: Report) -> None:
@@ -153,7 +150,7 @@ def measure_row_attach(outputs: Path, rounds: int, report: Report) -> None:
     samples = measure_attach(outputs, rounds)
     report.samples["attach"] = samples.to_dict("records")
     for what, column in (("from its start to recording", "attach_s"), ("from Ctrl-C to its exit", "detach_s")):
-        report.findings.append(Finding("attach", what, ATTACH_TARGET_MS, spread_of(1000 * samples[column]), "ms"))
+        report.findings.append(Finding("attach", what, Bar(ATTACH_TARGET_MS), spread_of(1000 * samples[column]), "ms"))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -215,7 +212,7 @@ def main() -> None:
     print_findings(report.findings, report.skipped)
     if arguments.json:
         findings = [asdict(finding) | {"met": finding.met} for finding in report.findings]
-        document = {"schema": "flextrace-bench-record 1"} | asdict(report) | {"findings": findings}
+        document = {"schema": "flextrace-bench-record 2"} | asdict(report) | {"findings": findings}
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
 
 

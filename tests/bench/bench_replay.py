@@ -66,7 +66,7 @@ def main() -> None:
     if arguments.json:
         document = [asdict(finding) | {"met": finding.met} for finding in findings]
         arguments.json.write_text(
-            json.dumps({"schema": "flextrace-bench-replay 1", "findings": document, "skipped": skipped}, indent=1)
+            json.dumps({"schema": "flextrace-bench-replay 2", "findings": document, "skipped": skipped}, indent=1)
             + "\n"
         )
 

@@ -17,13 +17,13 @@ import pandas as pd
 
 from characterize.workload import Workload
 from flextrace.runs import measuring
+from flextrace.runs.interruption import terminated_as_interrupted
 from replayer.run import replay
 from replayer.running.confine import MemoryGroup
 from selfscale.measure import describe, measure
 from selfscale.measuring.measurable_sizes import align
 from tests.bench.lab_machines import MACHINES, LabMachine, lab_machine
 from tests.bench.lab_measurements import Effort, settings_of
-from tests.bench.scratch import ended_as_interrupted
 
 # uniqueBytes as a share of the memory; seqFrac, readFrac, sizeMean, processNum. The last one has one process only.
 WORKLOADS = [
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, default=Path("build"), metavar="DIR")
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
-    with ended_as_interrupted():
+    with terminated_as_interrupted():
         samples = measured(MACHINES[arguments.machine], arguments.directory.resolve(), arguments)
     print(f"machine {arguments.machine}: {MACHINES[arguments.machine].title}")
     print(spreads(samples).to_string(index=False, float_format=lambda value: f"{value:,.4g}"))

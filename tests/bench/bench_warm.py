@@ -19,13 +19,13 @@ import pandas as pd
 
 from characterize.workload import Workload
 from flextrace.runs import measuring
+from flextrace.runs.interruption import terminated_as_interrupted
 from replayer.run import replay
 from replayer.running.confine import MemoryGroup
 from selfscale.measure import describe, measure
 from selfscale.measuring.measurable_sizes import align
 from tests.bench.lab_machines import MACHINES, LabMachine, lab_machine
 from tests.bench.lab_measurements import Effort, settings_of
-from tests.bench.scratch import ended_as_interrupted
 
 UNIQUE_FRAC = 0.35
 """Of the memory: more than may be dirty, and less than is cached."""
@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, default=Path("build"), metavar="DIR")
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
-    with ended_as_interrupted():
+    with terminated_as_interrupted():
         samples = measured(MACHINES[arguments.machine], arguments.directory.resolve(), arguments.rounds)
     table = ratios(samples)
     print(f"machine {arguments.machine}: {MACHINES[arguments.machine].title}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns measured numbers and their targets into the tables at the end of a benchmark."""
+"""Turns measured numbers and the bars that are set for them into the tables at the end of a benchmark."""
 
 from __future__ import annotations
 
@@ -12,38 +12,48 @@ from tests.bench.spread import Spread
 
 
 @dataclass(frozen=True)
+class Bar:
+    """What a number has to lie within, as far as there are limits."""
+
+    high: float | None = None
+    low: float | None = None
+
+    def met(self, value: float) -> bool:
+        """Whether a number does; one that is not a number does not."""
+        return (self.high is None or value <= self.high) and (self.low is None or value >= self.low)
+
+    def told(self, unit: str) -> str:
+        """For the reader of a table."""
+        if self.low is None:
+            limits = f"<= {self.high:g}"
+        elif self.high is None:
+            limits = f">= {self.low:g}"
+        else:
+            limits = f"+- {self.high:g}" if self.low == -self.high else f"{self.low:g} to {self.high:g}"
+        return f"{limits} {unit}".rstrip()
+
+
+@dataclass(frozen=True)
 class Finding:
-    """A line of the last table: a target and what was measured."""
+    """A line of a table: what was measured, and the bar that is set for it, if there is one."""
 
     row: str
     what: str
-    target: float
+    bar: Bar | None
     measured: Spread
     unit: str
-    at_least: bool = False  # the target is a lower limit
     digits: int = 1
-    either_way: bool = False  # the target is a distance from 0
 
     @property
-    def limit(self) -> str:
-        """The target for the reader of a table."""
-        sign = ">=" if self.at_least else "+-" if self.either_way else "<="
-        return f"{sign} {self.target:g} {self.unit}".rstrip()
-
-    @property
-    def met(self) -> bool:
-        """Whether the median, as it is printed, is within the target."""
-        median = round(abs(self.measured.median) if self.either_way else self.measured.median, self.digits)
-        return median >= self.target if self.at_least else median <= self.target
+    def met(self) -> str:
+        """``yes`` or ``NO``, of the number as it is printed; ``-`` without a bar."""
+        if self.bar is None:
+            return "-"
+        return "yes" if self.bar.met(round(self.measured.value, self.digits)) else "NO"
 
     def told(self, low: float, high: float) -> str:
         """Two ends of the spread, if there is one."""
         return f"{low:.{self.digits}f} to {high:.{self.digits}f}" if self.measured.known else "-"
-
-
-def exactly(value: float) -> Spread:
-    """A number without spread."""
-    return Spread(value, value, value, value, value)
 
 
 def print_table(title: str, table: pd.DataFrame) -> None:
@@ -54,20 +64,26 @@ def print_table(title: str, table: pd.DataFrame) -> None:
     )
 
 
-def print_findings(findings: Sequence[Finding], skipped: Mapping[str, str]) -> None:
-    """The last table: targets and what was measured, side by side; and what was not measured, and why."""
-    table = pd.DataFrame(
+def frame(findings: Sequence[Finding]) -> pd.DataFrame:
+    """Bars and what was measured, side by side."""
+    return pd.DataFrame(
         {
             "row": finding.row,
             "what": finding.what,
-            "target": finding.limit,
-            "measured": f"{finding.measured.median:.{finding.digits}f} {finding.unit}".rstrip(),
+            "n": finding.measured.count,
+            "bar": finding.bar.told(finding.unit) if finding.bar else "none",
+            "measured": f"{finding.measured.value:.{finding.digits}f} {finding.unit}".rstrip(),
             "quartiles": finding.told(finding.measured.q1, finding.measured.q3),
             "95 % interval": finding.told(finding.measured.low, finding.measured.high),
-            "met": "yes" if finding.met else "NO",
+            "met": finding.met,
         }
         for finding in findings
     )
+
+
+def print_findings(findings: Sequence[Finding], skipped: Mapping[str, str]) -> None:
+    """The last table; and what was not measured, and why."""
+    table = frame(findings)
     print_table("Targets", table.set_index("row") if len(table) else table)
     for what, why in skipped.items():
         print(f"not measured: {what}: {why}")

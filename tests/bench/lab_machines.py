@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from replayer.run import ENDING
 from selfscale.exploring.plan import Settings
 from selfscale.measuring import storage
 from selfscale.measuring.environment import memory_bytes
 from tests.bench.load import UnavailableError
-from tests.bench.scratch import SIGNALS
 from tests.host_settings import change, put_back, put_back_of_the_dead
 
 MIB = 1 << 20
@@ -131,7 +131,7 @@ QUICK = ("disk", "slow")
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Signals that end the program wait until this is left; programs started meanwhile do not get them either."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:

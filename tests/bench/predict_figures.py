@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from characterize.errors import FlextraceError
 from selfscale.measure import Point
@@ -23,7 +24,7 @@ from selfscale.predict import Predictor, record_scores
 from selfscale.profile import Profile
 from selfscale.profiles.conclusions import file_cache_bytes
 from selfscale.profiles.learned_points import learned_points
-from tests.bench.barred import Bar, Line, frame
+from tests.bench.findings import Bar, Finding, frame
 from tests.bench.lab_measurements import (
     HOST_COPY,
     POINTS_FEW,
@@ -35,6 +36,7 @@ from tests.bench.lab_measurements import (
     profile_of,
 )
 from tests.bench.repeatability_cost import repeatability_cost
+from tests.bench.spread import exactly, spread_of
 
 WORKLOADS_MIN = 5
 """A region with fewer random workloads has no median."""
@@ -161,14 +163,19 @@ class Results:
         return found
 
 
-def cache_sizes(machines: Sequence[Results]) -> list[Line]:
+def percent(row: str, what: str, bar: Bar | None, values: ArrayLike, statistic: Any = np.median) -> Finding:
+    """Of errors, or of whether something is so."""
+    return Finding(row, what, bar, spread_of(100 * np.asarray(values, float), statistic), "%")
+
+
+def cache_sizes(machines: Sequence[Results]) -> list[Finding]:
     """Distance of the cache's size that was found from the limit."""
     lines = []
     for one in machines:
         limit, found = one.record["machine"]["memory_bytes"], file_cache_bytes(one.profile)
         error = abs(found / limit - 1) if found else float("nan")
         text = f"{found / (1 << 20):.1f}" if found else "no border found"
-        lines.append(Line(one.name, f"{text} of {limit >> 20} MiB", np.array([error]), 0.5, Bar(0.05)))
+        lines.append(percent(one.name, f"{text} of {limit >> 20} MiB", Bar(5), [error]))
     return lines
 
 
@@ -190,13 +197,13 @@ def all_models(machines: Sequence[Results], points: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def best_model(machines: Sequence[Results], points: int, median: float, high: float | None) -> list[Line]:
+def best_model(machines: Sequence[Results], points: int, median: Bar, high: Bar | None) -> list[Finding]:
     """Errors of the model that is used, over the whole space."""
     lines = []
     for name, judged in _best(machines, points):
-        lines.append(Line(name, f"{judged.name}, {judged.points} points, median", judged.errors, 0.5, Bar(median)))
-        bar = None if high is None else Bar(high)
-        lines.append(Line(name, f"{judged.name}, {judged.points} points, 90th percentile", judged.errors, 0.9, bar))
+        what = f"{judged.name}, {judged.points} points"
+        lines.append(percent(name, f"{what}, median", median, judged.errors))
+        lines.append(percent(name, f"{what}, 90th percentile", high, judged.errors, partial(np.quantile, q=0.9)))
     return lines
 
 
@@ -210,7 +217,7 @@ def _best(machines: Sequence[Results], points: int) -> list[tuple[str, Judged]]:
     return found
 
 
-def inside_regions(machines: Sequence[Results], points: int) -> list[Line]:
+def inside_regions(machines: Sequence[Results], points: int) -> list[Finding]:
     """Median within every region; the bar is 5 % or what two measurements differ by."""
     lines = []
     for one in machines:
@@ -220,9 +227,9 @@ def inside_regions(machines: Sequence[Results], points: int) -> list[Line]:
             if "best" not in one.judged(points) or chosen.sum() < WORKLOADS_MIN:
                 continue
             judged = one.judged(points)["best"]
-            repeated = float(np.nanmedian(again[chosen])) if np.isfinite(again[chosen]).any() else 0.0
-            what = f"region {index + 1}, {judged.points} points, median; repeatability {100 * repeated:.1f} %"
-            lines.append(Line(one.name, what, judged.errors[chosen], 0.5, Bar(max(0.05, repeated))))
+            repeated = 100 * float(np.nanmedian(again[chosen])) if np.isfinite(again[chosen]).any() else 0.0
+            what = f"region {index + 1}, {judged.points} points, median; repeatability {repeated:.1f} %"
+            lines.append(percent(one.name, what, Bar(max(5.0, repeated)), judged.errors[chosen]))
     return lines
 
 
@@ -252,15 +259,15 @@ def places_of_errors(machines: Sequence[Results], points: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def coverage(machines: Sequence[Results], points: int) -> list[Line]:
+def coverage(machines: Sequence[Results], points: int) -> list[Finding]:
     """Share of the random workloads inside the 90 % interval."""
     return [
-        Line(name, f"{judged.name}, {judged.points} points", judged.inside, None, Bar(0.95, 0.85))
+        percent(name, f"{judged.name}, {judged.points} points", Bar(95, 85), judged.inside, np.mean)
         for name, judged in _best(machines, points)
     ]
 
 
-def excess_over_product(machines: Sequence[Results], points: int) -> list[Line]:
+def excess_over_product(machines: Sequence[Results], points: int) -> list[Finding]:
     """Percentage points by which the used model's median error is above the product form's, where it is worst."""
     lines = []
     for one in machines:
@@ -276,11 +283,11 @@ def excess_over_product(machines: Sequence[Results], points: int) -> list[Line]:
         }
         worst = max(excess, key=lambda place: excess[place])
         what = f"{judged['best'].name}, {judged['best'].points} points, worst in: {worst}"
-        lines.append(Line(one.name, what, np.array([excess[worst]]), 0.5, Bar(0.01), unit="points"))
+        lines.append(Finding(one.name, what, Bar(1), exactly(100 * excess[worst]), "points"))
     return lines
 
 
-def ratios(machines: Sequence[Results], points: int) -> tuple[list[Line], pd.DataFrame]:
+def ratios(machines: Sequence[Results], points: int) -> tuple[list[Finding], pd.DataFrame]:
     """Errors of predicted ratios between pairs of machines, and each of them."""
     tables = {one.name: one.table_5_2(points) for one in machines}
     rows = []
@@ -291,38 +298,36 @@ def ratios(machines: Sequence[Results], points: int) -> tuple[list[Line], pd.Dat
                 error = abs(predicted - measured) / measured
                 cells = {"measured": measured, "predicted": predicted, "error %": 100 * error}
                 rows.append({"machines": f"{one} / {other}", "workload": title, **cells})
-    errors = np.array([row["error %"] / 100 for row in rows])
+    errors = [row["error %"] / 100 for row in rows]
     what = f"{len(rows)} ratios, {points} points or fewer, median"
-    lines = [Line(ALL, what, errors, 0.5, Bar(0.10)), Line(ALL, "largest", errors, 1.0, None)] if rows else []
+    lines = [percent(ALL, what, Bar(10), errors), percent(ALL, "largest", None, errors, np.max)] if rows else []
     return lines, pd.DataFrame(rows)
 
 
-def prediction_times(machines: Sequence[Results]) -> list[Line]:
+def prediction_times(machines: Sequence[Results]) -> list[Finding]:
     """Wall-clock time of one prediction after loading and fitting."""
     return [
-        Line(one.name, "median", np.array(one.record["prediction_ms"]), 0.5, Bar(10.0), scale=1.0, unit="ms")
+        Finding(one.name, "median", Bar(10), spread_of(one.record["prediction_ms"]), "ms")
         for one in machines
         if one.record.get("prediction_ms")
     ]
 
 
-def application_lines(predictions: Sequence[Mapping[str, Any]]) -> list[Line]:
+def application_lines(predictions: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Errors of predicted applications by every way of predicting, and how many lie within their 90 % intervals; the
     elapsed time has no bar."""
     lines = []
+    line = partial(percent, "applications")
     for way in dict.fromkeys(prediction["way"] for prediction in predictions):
         chosen = [prediction for prediction in predictions if prediction["way"] == way]
-        errors = np.array([error_of(prediction) for prediction in chosen])
-        lines.append(Line("applications", f"{way}, median", errors, 0.5, Bar(0.15)))
-        lines.append(Line("applications", f"{way}, worst", errors, 1.0, Bar(0.40)))
-        elapsed = np.array([error_of(each, "elapsed_s") for each in chosen if each["predicted_elapsed_s"] is not None])
-        if len(elapsed):
-            lines.append(Line("applications", f"{way}, elapsed time, median", elapsed, 0.5, None))
-            lines.append(Line("applications", f"{way}, elapsed time, worst", elapsed, 1.0, None))
+        errors = [error_of(prediction) for prediction in chosen]
+        lines += [line(f"{way}, median", Bar(15), errors), line(f"{way}, worst", Bar(40), errors, np.max)]
+        elapsed = [error_of(each, "elapsed_s") for each in chosen if each["predicted_elapsed_s"] is not None]
+        of_elapsed = {"median": np.median, "worst": np.max} if elapsed else {}
+        lines += [line(f"{way}, elapsed time, {name}", None, elapsed, of) for name, of in of_elapsed.items()]
         for what, name in (("bytes_per_s", way), ("elapsed_s", f"{way}, elapsed time")):
-            inside = np.array([inside_of(each, what) for each in chosen if each.get(f"interval_{what}")], float)
-            if len(inside):
-                lines.append(Line("applications", f"{name}, within 90 % intervals", inside, None, None))
+            if inside := [inside_of(each, what) for each in chosen if each.get(f"interval_{what}")]:
+                lines.append(line(f"{name}, within 90 % intervals", None, inside, np.mean))
     return lines
 
 
@@ -379,8 +384,8 @@ def tables_of(document: Document) -> list[tuple[str, pd.DataFrame]]:
         ("Repeatability, and the time that it cost", repeatability_cost(judged)),
         (f"Every model, {few} (product form as published: reported, no bar)", all_models(judged, POINTS_FEW)),
         (f"Every model, {more}", all_models(many, POINTS_MANY)),
-        (f"Best model, {few}, whole space", frame(best_model(judged, POINTS_FEW, 0.10, 0.30))),
-        (f"Best model, {more}, whole space", frame(best_model(many, POINTS_MANY, 0.07, None))),
+        (f"Best model, {few}, whole space", frame(best_model(judged, POINTS_FEW, Bar(10), Bar(30)))),
+        (f"Best model, {more}, whole space", frame(best_model(many, POINTS_MANY, Bar(7), None))),
         ("Inside one region", frame(inside_regions(later, points))),
         (f"Where the errors are, {points} points or fewer", places_of_errors(later, points)),
         (f"Reads of what is not cached, {points} points or fewer", cold_reads(later, points)),

@@ -37,13 +37,13 @@ from replayer.run import engine_command, prepare
 from replayer.running.binaries import find_binary
 from replayer.running.engine_options import EngineOptions
 from tests.bench.backed_memory import back_free_memory
-from tests.bench.findings import Finding, exactly, print_table
+from tests.bench.findings import Bar, Finding, print_table
 from tests.bench.load import Load, UnavailableError
 from tests.bench.postgres_load import postgres_load
 from tests.bench.recording import recording_of_process
 from tests.bench.replay_list import run_json
 from tests.bench.rocksdb_load import rocksdb_load
-from tests.bench.spread import spread_of
+from tests.bench.spread import exactly, spread_of
 from tests.bench.sqlite_load import sqlite_load
 from tests.demo.sort_input import write_sort_input
 
@@ -332,9 +332,8 @@ def findings_of(title: str, runs: pd.DataFrame) -> list[Finding]:
             off_percent = (100 * (replay[column] / original[column] - 1)).dropna()
             if len(off_percent):
                 what = f"{title}: {column} of {way} by the original's"
-                finding = Finding("applications", what, target, spread_of(off_percent), "%", either_way=True)
-                findings.append(finding)
+                findings.append(Finding("applications", what, Bar(target, -target), spread_of(off_percent), "%"))
     for column in ("unaccounted", "order_violations"):
         if len(counts := runs[column].dropna()):
-            findings.append(Finding("applications", f"{title}: {column}", 0, exactly(float(counts.max())), ""))
+            findings.append(Finding("applications", f"{title}: {column}", Bar(0), exactly(float(counts.max())), ""))
     return findings

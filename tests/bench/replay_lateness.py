@@ -23,7 +23,7 @@ import pandas as pd
 from characterize.layout import Source
 from characterize.trace import open as open_trace
 from replayer.running.binaries import find_binary
-from tests.bench.findings import Finding, print_table
+from tests.bench.findings import Bar, Finding, print_table
 from tests.bench.replay_list import ReplayList, Requests, make_list, run_json
 from tests.bench.spread import spread_of
 
@@ -82,10 +82,10 @@ def measure_lateness(directory: Path, rounds: int, seconds: float) -> tuple[list
                   f"drifts more: {recorded['drift_us'].abs().idxmax()}")  # fmt: skip
             own = table[(table["replay"] == ENGINE) & (table["by"] == "recording")]
             for column, target in place.targets_us.items():
-                findings.append(Finding("lateness", f"{title}: {column}", target, spread_of(own[column]), "us"))
+                findings.append(Finding("lateness", f"{title}: {column}", Bar(target), spread_of(own[column]), "us"))
             drift = spread_of(own["drift_us"].abs())
             what = f"{title}: drift after {seconds:g} s"
-            findings.append(Finding("lateness", what, DRIFT_TARGET_US, drift, "us"))
+            findings.append(Finding("lateness", what, Bar(DRIFT_TARGET_US), drift, "us"))
         shutil.rmtree(files)
     return findings, {}
 
@@ -107,7 +107,7 @@ def measure_drift(directory: Path, rounds: int, seconds: float) -> tuple[list[Fi
         )
         recorded = table.loc[table["by"] == "recording", "drift_us"].abs()
         findings.append(
-            Finding("drift", f"{title}: drift after {seconds:g} s", DRIFT_TARGET_US, spread_of(recorded), "us")
+            Finding("drift", f"{title}: drift after {seconds:g} s", Bar(DRIFT_TARGET_US), spread_of(recorded), "us")
         )
         shutil.rmtree(files)
     return findings, {}

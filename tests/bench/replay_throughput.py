@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
-
-from tests.bench.findings import Finding, print_table
+from tests.bench.findings import Bar, Finding, print_table
 from tests.bench.interleaved import Sample, Way, run_interleaved
 from tests.bench.replay_list import FIO, ReplayList, Requests, make_list, run_json
 from tests.bench.spread import ratio_table, spread_of
@@ -91,7 +89,7 @@ def measure_throughput(directory: Path, rounds: int, seconds: float) -> tuple[li
         own = samples[samples["way"] == ENGINE]
         ratio = spread_of(own["rate"] / own["reference_rate"])
         what = f"{load.title}: rate by fio's on the same list"
-        findings.append(Finding("throughput", what, RATIO_TARGET, ratio, "", at_least=True, digits=3))
+        findings.append(Finding("throughput", what, Bar(low=RATIO_TARGET), ratio, "", digits=3))
         shutil.rmtree(place)
     return findings, {}
 
@@ -140,7 +138,7 @@ def measure_null(directory: Path, rounds: int, seconds: float) -> tuple[list[Fin
         command = plan.engine_command("--engine=null", "--loop", f"--max-seconds={seconds}", *options)
         rates = [requests_per_processor_second(command) / 1e6 for _ in range(rounds)]
         what = f"requests scheduled per second of processor time, {name}"
-        findings.append(Finding("null", what, NULL_TARGET_M, spread_of(pd.Series(rates)), "M", at_least=True, digits=2))
+        findings.append(Finding("null", what, Bar(low=NULL_TARGET_M), spread_of(rates), "M", digits=2))
     return findings, {}
 
 

@@ -3,37 +3,20 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from flextrace.runs.interruption import terminated_as_interrupted
 from tests.bench.load import UnavailableError
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@contextmanager
-def ended_as_interrupted() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the program as Ctrl-C does, so that what was made is taken away."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def work_directory(parent: Path | None) -> Iterator[Path]:
     """A temporary directory, which also goes where a signal ends the program."""
-    with ended_as_interrupted(), tempfile.TemporaryDirectory(prefix="flextrace-bench-", dir=parent) as name:
+    with terminated_as_interrupted(), tempfile.TemporaryDirectory(prefix="flextrace-bench-", dir=parent) as name:
         yield Path(name)
 
 

@@ -33,7 +33,7 @@ def test_files() -> list[str]:
     """The oracles first: they say the most. The recorder's, the engine's on devices, memory groups."""
     directory = machine.ROOT / "tests"
     engine = [directory / f"test_{name}.py" for name in ("replay_faults", "target_guard", "confine")]
-    files = [*sorted(directory.glob("vm/test_*.py")), *sorted(directory.glob("test_record[._]*py")), *engine]
+    files = [*sorted(directory.glob("vm/test_oracle_*.py")), *sorted(directory.glob("test_record[._]*py")), *engine]
     return [str(path.relative_to(machine.ROOT)) for path in files]
 
 
