@@ -129,10 +129,13 @@ def _approach(draft: Draft, target: float, generator: np.random.Generator) -> No
     draft.note("seqFrac", relabelled_requests=relabelled, exchanged_requests=exchanged, continued_runs=continued)
 
 
-def find_segments(draft: Draft) -> Segments:
-    """Cut every file at the aligned starts of requests that no other request crosses."""
+def find_segments(draft: Draft, *, of_blocks: bool = False) -> Segments:
+    """Cut every file at the aligned starts of requests that no other request crosses, or at borders of such blocks."""
     start, end, file = draft.intervals()
     grid = draft.alignment(file, start)
+    if of_blocks:
+        start, end = start - start % BLOCK_BYTES, end + -end % BLOCK_BYTES
+        grid = np.full(len(start), BLOCK_BYTES)
     order = np.lexsort((end, start, file))
     new_file = np.diff(file[order], prepend=-1) != 0
     reached = pd.Series(end[order]).groupby(file[order]).cummax().to_numpy()
