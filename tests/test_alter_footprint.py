@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from replayer.alter import Relative, alter
+from replayer.flexible.begins import begin_apart
 from replayer.flexible.draft import Draft
 from replayer.flexible.seq_frac import change_seq_frac
 from replayer.flexible.size_mean import change_size_mean
@@ -61,6 +64,31 @@ def test_smaller_pages_lie_in_one_block_each(factor):
     assert (start[1:] == end[:-1]).all()
     # Rounded to the next half of a block, up to every fifth lay across two.
     assert (start // BLOCK == (end - 1) // BLOCK).all()
+
+
+def test_runs_begin_where_the_fewest_of_their_requests_share_a_block():
+    recording, random = Recording(), np.random.default_rng(0)
+    file = recording.file("/data", 400 * BLOCK)
+    runs = [random.integers(1, 20, random.integers(1, 5)) * 512 for _ in range(300)]
+    for sizes in runs:
+        begin = int(random.integers(0, 3000)) * 512
+        for size, offset in zip(sizes.tolist(), (begin + np.cumsum(sizes) - sizes).tolist(), strict=True):
+            recording.read(1, file, offset, size)
+    draft = Draft.of(recording.trace())
+    before = draft.sequential()
+    begin_apart(draft)
+    assert (draft.sequential() == before).all()
+    start, _, _ = draft.intervals()
+
+    def worth(begin, sizes):
+        """References, and the hits among them."""
+        edges = begin + np.append(0, np.cumsum(sizes))
+        references = sum((high - 1) // BLOCK - low // BLOCK + 1 for low, high in pairwise(edges.tolist()))
+        return references - 1.5 * (edges[1:-1] % BLOCK > 0).sum()
+
+    first = np.cumsum([0, *map(len, runs)])[:-1]
+    for at, sizes in zip(start[first] % BLOCK, runs, strict=True):
+        assert worth(at, sizes) == max(worth(other, sizes) for other in range(0, BLOCK, 512))
 
 
 def test_pages_stay_in_one_block_each_where_a_small_record_is_read_between_them():

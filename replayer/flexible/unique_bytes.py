@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from characterize.units import format_bytes
+from replayer.flexible.begins import begin_apart
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
@@ -72,7 +73,11 @@ def change_unique_bytes(
     )
     moving = partial(spread_by_moving, generator=generator)
     filled = _behind(fill_blocks, partial(moving, filled=True))
-    stages: list[list[Way]] = [[around, anywhere, moving], [filled], [by_depth] if possible else []]
+    stages: list[list[Way]] = [
+        [around, anywhere, moving],
+        [filled],
+        [_behind(begin_apart, by_depth)] if possible else [],
+    ]
     if target < unique:
         fewer: list[Way] = [
             fold_evenly,
