@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from replayer.alter import Relative, alter
+from replayer.flexible import unique_bytes
 from replayer.flexible.begins import begin_apart
-from replayer.flexible.draft import Draft
+from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.seq_frac import change_seq_frac
 from replayer.flexible.size_mean import change_size_mean
 from replayer.flexible.spread import spread_by_moving
@@ -105,3 +106,14 @@ def test_pages_stay_in_one_block_each_where_a_small_record_is_read_between_them(
     # third of the requests did.
     start, end, _ = draft.intervals()
     assert (start // BLOCK == (end - 1) // BLOCK).all()
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1e6])
+def test_what_no_requests_can_touch_is_refused_at_once(factor, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError
+
+    for name in ("fill_blocks", "place_by_depths"):
+        monkeypatch.setattr(unique_bytes, name, never)
+    with pytest.raises(UnreachableError, match="reachable is about"):
+        alter(database_like(30), {"uniqueBytes": Relative(factor)})

@@ -65,27 +65,25 @@ def change_unique_bytes(
     before = curve_of_requests(*like.intervals())
     held = least_error(before, draft, target) + curve_held
     by_depth = partial(place_by_depths, generator=generator, like=like, held=held)
-    start, end, _ = draft.intervals()
-    size = end - start
-    possible = target <= float(size.sum())
     around, anywhere = (
         partial(spread_by_unrolling, generator=generator, at_random=at_random) for at_random in (False, True)
     )
     moving = partial(spread_by_moving, generator=generator)
     filled = _behind(fill_blocks, partial(moving, filled=True))
-    stages: list[list[Way]] = [
-        [around, anywhere, moving],
-        [filled],
-        [_behind(begin_apart, by_depth)] if possible else [],
-    ]
+    stages: list[list[Way]] = [[around, anywhere, moving], [filled], [_behind(begin_apart, by_depth)]]
     if target < unique:
         fewer: list[Way] = [
             fold_evenly,
             partial(fold_evenly, unrolled=True),
             partial(fold_evenly, by_first_use=generator),
         ]
-        stages = [fewer, [partial(fold_evenly, latest=share) for share in LATEST], [by_depth] if possible else []]
+        stages = [fewer, [partial(fold_evenly, latest=share) for share in LATEST], [by_depth]]
+    start, end, _ = draft.intervals()
+    size = end - start
     enough = accepted(float(size.mean()) / target)
+    if not size.max() / (1 + enough) <= target <= size.sum() / (1 - enough):
+        # None reaches it; these come the furthest.
+        stages = [[anywhere, moving] if target > unique else [fold_evenly]]
     best, reached = _best_of(stages, draft, target, before, (enough, held))
     if abs(reached / target - 1) > enough:
         other = fold_evenly(draft.copy(), 1) if target > unique else anywhere(draft.copy(), float(size.sum()))
