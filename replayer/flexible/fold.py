@@ -103,25 +103,28 @@ def _footprint(draft: Draft, mine: np.ndarray) -> int:
     return union_length(start[mine], end[mine], file[mine])
 
 
-def lay_out_by_first_use(draft: Draft, generator: np.random.Generator) -> None:
-    """Put the segments of every file behind each other about in the order of their first use; a relabelling.
+def lay_out_by_first_use(draft: Draft, generator: np.random.Generator, *, of_blocks: bool = False) -> None:
+    """Put the segments of every file, or its blocks, behind each other about in the order of first use; a relabelling.
 
     What was in sequence stays so. What was not must not become so: the order is shuffled over short distances.
     """
-    segments = find_segments(draft)
-    first = np.full(len(segments.low), np.iinfo(np.int64).max)
-    np.minimum.at(first, segments.of_request, np.arange(len(segments.of_request)))
-    order = np.lexsort((first, segments.file))
-    linked = (np.diff(order) == 1) & (segments.high[order[:-1]] == segments.low[order[1:]])
-    linked &= segments.file[order[1:]] == segments.file[order[:-1]]
-    chain = np.cumsum(np.append(True, ~linked)) - 1
-    chance = generator.random(int(chain[-1]) + 1)[chain]
-    order = order[np.lexsort((chain, chance, chain // SHUFFLED_CHAINS, segments.file[order]))]
+    segments = find_segments(draft, of_blocks=of_blocks)
+    before, _ = draft.streams()
+    here = segments.of_request
+    begins = np.ones(len(segments.low), bool)
+    begins[here[draft.sequential() & (here != here[before])]] = False
+    chain = np.cumsum(begins) - 1
+    first = np.full(int(chain[-1]) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, chain[here], np.arange(len(here)))
+    turn = np.empty(len(first), np.int64)
+    turn[np.lexsort((first, segments.file[begins]))] = np.arange(len(first))
+    chance = generator.random(len(first))
+    order = np.lexsort((np.arange(len(chain)), chance[chain], turn[chain] // SHUFFLED_CHAINS, segments.file))
     room = -(-(segments.high - segments.low) // segments.grid) * segments.grid
     at = np.cumsum(room[order]) - room[order]
-    begins = np.append(True, np.diff(segments.file[order]) != 0)
+    first_of_file = np.append(True, np.diff(segments.file[order]) != 0)
     new_low = np.empty(len(order), np.int64)
-    new_low[order] = at - np.maximum.accumulate(np.where(begins, at, 0))
+    new_low[order] = at - np.maximum.accumulate(np.where(first_of_file, at, 0))
     draft.shift((new_low - segments.low)[segments.of_request])
 
 

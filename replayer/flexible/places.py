@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from characterize.references import BLOCK_BYTES
 from replayer.flexible.draft import Draft
 
 TOLERANCE = 0.002
@@ -19,7 +20,7 @@ CELL_REQUESTS = 256
 def turns_of(draft: Draft) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Unit of every request, number of the place that it moves with, how many units began there before; shape (n,).
 
-    A unit is a run; of a long run the part in one cell of the file. Its place is where it begins.
+    A unit is a run; of a long run the part in one cell of the file. Its place is the block in which it begins.
     """
     start, end, file = draft.intervals()
     cell = max(int((end - start).mean()) * CELL_REQUESTS, 1)
@@ -29,9 +30,9 @@ def turns_of(draft: Draft) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     unit = np.empty(len(order), np.int64)
     unit[order] = np.cumsum(begins) - 1
     first = order[begins]
-    # Continued pieces begin near the same place in every pass: the cell tells them, not the exact offset.
+    # Continued pieces begin near the same place in every pass: the cell tells them, not the block.
     continued = ~np.diff(run, prepend=-1).astype(bool)[begins]
-    where = np.stack([file[first], np.where(continued, -1 - start[first] // cell, start[first])])
+    where = np.stack([file[first], np.where(continued, -1 - start[first] // cell, start[first] // BLOCK_BYTES)])
     place = np.unique(where, axis=1, return_inverse=True)[1].reshape(-1)
     in_time = np.argsort(first, kind="stable")
     turn = np.empty(len(first), np.int64)

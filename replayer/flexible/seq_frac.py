@@ -129,10 +129,13 @@ def _approach(draft: Draft, target: float, generator: np.random.Generator) -> No
     draft.note("seqFrac", relabelled_requests=relabelled, exchanged_requests=exchanged, continued_runs=continued)
 
 
-def find_segments(draft: Draft) -> Segments:
-    """Cut every file at the aligned starts of requests that no other request crosses."""
+def find_segments(draft: Draft, *, of_blocks: bool = False) -> Segments:
+    """Cut every file at the aligned starts of requests that no other request crosses, or at borders of such blocks."""
     start, end, file = draft.intervals()
     grid = draft.alignment(file, start)
+    if of_blocks:
+        start, end = start - start % BLOCK_BYTES, end + -end % BLOCK_BYTES
+        grid = np.full(len(start), BLOCK_BYTES)
     order = np.lexsort((end, start, file))
     new_file = np.diff(file[order], prepend=-1) != 0
     reached = pd.Series(end[order]).groupby(file[order]).cummax().to_numpy()
@@ -278,12 +281,16 @@ def _continue(draft: Draft, more: int, generator: np.random.Generator, *, on_new
     before, _ = draft.streams()
     sequential = draft.sequential()
     new = np.isin(file, np.concatenate([draft.created(), draft.reborn()]))
-    free = generator.permutation(np.flatnonzero(~sequential & (before >= 0) & (on_new_files | ~new)))
     extent = draft.file_ends()
     order, run = draft.runs()
-    run_bytes = np.bincount(run, weights=(end - start)[order]).astype(np.int64)
-    length = np.empty(len(start), np.int64)
-    length[order] = run_bytes[run]
+    first, run_of = order[np.flatnonzero(np.diff(run, prepend=-1))], np.empty(len(start), np.int64)
+    run_of[order] = run
+    length = np.bincount(run_of, weights=end - start).astype(np.int64)[run_of]
+    shift = ((end[before] - start)[first] % BLOCK_BYTES)[run_of]
+    more_blocks = np.bincount(run_of, weights=_blocks(start + shift, end + shift) - _blocks(start, end))[run_of]
+    free = generator.permutation(np.flatnonzero(~sequential & (before >= 0) & (on_new_files | ~new)))
+    # Pages stay pages where they can: what would lie across more blocks behind the run before it comes last.
+    free = free[np.argsort(more_blocks[free], kind="stable")]
     # Not every wish can be met (the file ends, or it was met by chance): ask for more until it is enough.
     wished = np.zeros(len(start), bool)
     best = start
@@ -302,3 +309,8 @@ def _continue(draft: Draft, more: int, generator: np.random.Generator, *, on_new
         count = min(count + more - gained, len(free))
     draft.shift(best - start)
     return int((best != start).sum())
+
+
+def _blocks(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """How many blocks every request lies in."""
+    return (end - 1) // BLOCK_BYTES - start // BLOCK_BYTES + 1

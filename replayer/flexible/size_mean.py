@@ -8,6 +8,7 @@ grows with the sizes is uniqueBytes, which is brought back afterwards (`replayer
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +23,8 @@ GRID_BYTES_MIN = 512
 ATTEMPTS = 24
 HALVINGS_MAX = 8
 TOLERANCE = 1e-3
+# More than what is lost where a position is a product, in parts of a border.
+ROUNDING = 1e-6
 
 
 def change_size_mean(draft: Draft, target: float) -> None:
@@ -45,7 +48,7 @@ def change_size_mean(draft: Draft, target: float) -> None:
             1,
             most,
         )
-    factor, grid, sizes = _choose_stretch(start, end, alignment, target)
+    band, sizes = _choose_band(start, end, alignment, target)
     achieved = float(sizes.mean())
     if abs(achieved / target - 1) > ACCEPTED:
         raise UnreachableError(
@@ -56,34 +59,57 @@ def change_size_mean(draft: Draft, target: float) -> None:
         )
 
     requests = draft.requests
-    draft.io["offset"][requests] = _stretch(start, factor, grid)
+    draft.io["offset"][requests] = band.stretched(start)
     asked = draft.io["asked_bytes"][requests].astype(np.int64)
     result = draft.io["result"][requests].astype(np.int64)
     draft.io["asked_bytes"][requests] = np.minimum(np.maximum(asked * sizes // result, sizes), RESULT_BYTES_MAX)
     draft.io["result"][requests] = sizes
-    _stretch_the_rest(draft, factor, dict(zip(file.tolist(), grid.tolist(), strict=True)))
-    draft.note("sizeMean", factor=factor)
+    _stretch_the_rest(draft, band, file)
+    draft.note("sizeMean", factor=band.factor)
 
 
-def _choose_stretch(
-    start: np.ndarray, end: np.ndarray, alignment: np.ndarray, target: float
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Factor, grid and new sizes that meet the mean: on the coarsest grid on which that works.
+@dataclass(frozen=True)
+class _Band:
+    """A stretch by `factor`; of every position the `grid` on which it is then, and the coarser one of its `border`.
+
+    Of positions that stood a border apart as many come to borders again as there are, each the nearest to one: the
+    fewest requests lie across two blocks then.
+    """
+
+    factor: float
+    grid: np.ndarray
+    border: np.ndarray
+
+    def stretched(self, position: np.ndarray) -> np.ndarray:
+        """Where positions are then; lengths near 2^63, which say "to the end wherever that is", stay about there."""
+        place = np.clip(position * self.factor, -OFFSET_MAX, OFFSET_MAX)
+        nearest = np.floor(place / self.border + 0.5)
+        # Of two that are equally near it is the one behind, whatever rounding does to either.
+        before = nearest - place / self.border + ROUNDING
+        at_border = (before > -self.factor / 2) & (before <= self.factor / 2)
+        on_grid = np.floor(place / self.grid + 0.5).astype(np.int64) * self.grid
+        return np.where(at_border, nearest.astype(np.int64) * self.border, on_grid)
+
+
+def _choose_band(start: np.ndarray, end: np.ndarray, alignment: np.ndarray, target: float) -> tuple[_Band, np.ndarray]:
+    """The band and the new sizes that meet the mean: on the coarsest grid on which that works.
 
     The grid of a file is its alignment, halved (down to a sector) with sizes that shrink and where too many requests go
     to the same few places for rounding up and down to even out.
     """
     first = target / float((end - start).mean())
-    best: tuple[float, float, np.ndarray, np.ndarray] | None = None
+    best: tuple[float, _Band, np.ndarray] | None = None
     fewest = math.ceil(max(-math.log2(first), 0))
-    for halvings in range(fewest, max(fewest + 1, HALVINGS_MAX)):
+    tried = [(fewest, True), *((halvings, False) for halvings in range(fewest, max(fewest + 1, HALVINGS_MAX)))]
+    for halvings, at_borders in tried:
         grid = np.maximum(alignment >> halvings, np.minimum(alignment, GRID_BYTES_MIN))
         low, high, factor = first / 2, first * 2, first
         for _ in range(ATTEMPTS):
-            sizes = np.maximum(_stretch(end, factor, grid) - _stretch(start, factor, grid), grid)
+            band = _Band(factor, grid, alignment if at_borders else grid)
+            sizes = np.maximum(band.stretched(end) - band.stretched(start), grid)
             achieved = float(sizes.mean())
             if best is None or abs(achieved - target) < best[0]:
-                best = abs(achieved - target), factor, grid, sizes
+                best = abs(achieved - target), band, sizes
             if best[0] <= TOLERANCE * target:
                 return best[1:]
             low, high = (factor, high) if achieved < target else (low, factor)
@@ -93,31 +119,33 @@ def _choose_stretch(
     return best[1:]
 
 
-def _stretch(position: np.ndarray, factor: float, grid: np.ndarray | int) -> np.ndarray:
-    """Where positions are then; lengths near 2^63, which say "to the end wherever that is", stay about there."""
-    return np.floor(np.clip(position * factor, -OFFSET_MAX, OFFSET_MAX) / grid + 0.5).astype(np.int64) * grid
+def _stretch_the_rest(draft: Draft, band: _Band, file: np.ndarray) -> None:
+    """Operations without data, file operations and sizes of files; `file` is that of every position of the band."""
+    known, first = np.unique(file, return_index=True)
 
+    def stretched(position: np.ndarray, files: np.ndarray) -> np.ndarray:
+        """As requests of these files are; to the byte where a file has none."""
+        at = np.minimum(np.searchsorted(known, files), len(known) - 1)
+        grid, border = (np.where(known[at] == files, of[first[at]], 1) for of in (band.grid, band.border))
+        return _Band(band.factor, grid, border).stretched(position.astype(np.int64))
 
-def _stretch_the_rest(draft: Draft, factor: float, grid_of: dict[int, int]) -> None:
-    """Operations without data, file operations and sizes of files."""
     other = np.flatnonzero(draft.io["result"] <= 0)
-    grid = np.array([grid_of.get(file, 1) for file in draft.io["file"][other].tolist()], np.int64)
-    draft.io["offset"][other] = _stretch(draft.io["offset"][other].astype(np.int64), factor, grid)
-    draft.io["asked_bytes"][other] = np.minimum(draft.io["asked_bytes"][other] * factor, RESULT_BYTES_MAX).astype(
+    draft.io["offset"][other] = stretched(draft.io["offset"][other], draft.io["file"][other])
+    draft.io["asked_bytes"][other] = np.minimum(draft.io["asked_bytes"][other] * band.factor, RESULT_BYTES_MAX).astype(
         np.int64
     )
 
     places = (Fileop.TRUNCATE, Fileop.FALLOCATE, Fileop.SYNC_FILE_RANGE, Fileop.FADVISE, Fileop.MSYNC)
     placed = np.flatnonzero(np.isin(draft.fileops["op"], places))
-    grid = np.array([grid_of.get(file, 1) for file in draft.fileops["file"][placed].tolist()], np.int64)
     for name in ("argument", "length"):
-        draft.fileops[name][placed] = _stretch(draft.fileops[name][placed].astype(np.int64), factor, grid)
+        draft.fileops[name][placed] = stretched(draft.fileops[name][placed], draft.fileops["file"][placed])
     room = OFFSET_MAX - draft.fileops["argument"][placed]
     draft.fileops["length"][placed] = np.minimum(draft.fileops["length"][placed], room)
 
     described = np.flatnonzero((draft.files["flags"] & FileFlag.NEW_NAME) == 0)
-    grid = np.array([grid_of.get(file, 1) for file in draft.files["file"][described].tolist()], np.int64)
-    draft.files["size_bytes"][described] = _stretch(draft.files["size_bytes"][described].astype(np.int64), factor, grid)
+    draft.files["size_bytes"][described] = stretched(
+        draft.files["size_bytes"][described], draft.files["file"][described]
+    )
     measured = np.flatnonzero(draft.files["resident_bytes"] != NOT_MEASURED_U64)
-    resident = np.floor(draft.files["resident_bytes"][measured] * factor).astype(np.int64)
+    resident = np.floor(draft.files["resident_bytes"][measured] * band.factor).astype(np.int64)
     draft.files["resident_bytes"][measured] = np.minimum(resident, draft.files["size_bytes"][measured].astype(np.int64))

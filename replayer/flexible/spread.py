@@ -1,60 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a footprint into a larger one: what returns to the same place is sent, whole runs at a time, to other places.
 
-Twins stand behind the end of the file. Which returns go to them is a question of reuse: where a place is used in
-regular intervals (a file read again and again), every second return makes intervals twice as long; where it is used at
-random, a random half of the returns does. A footprint that is not a multiple of the old one is had by twins of some
-places, or by unrolling: every return of a place goes one length of the file further, around a circle that is as large
-as the new file, so that all places stay equally hot. `replayer.flexible.unique_bytes` takes what holds the miss-ratio
-curve best.
+Where to is a question of reuse. What is used in regular intervals (a file read again and again) goes one length of the
+file further at every return, around a circle that is as large as the new file; what is used at random goes anywhere on
+it. So all places stay equally hot. Where most is used again soon (the first pages of a database), all of that would be
+later; there data moves on to a new place after some uses and never comes back, so that what is left behind is what the
+footprint has in addition. `replayer.flexible.unique_bytes` takes what holds the miss-ratio curve best.
 """
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 
 from characterize.counting.intervals import union_length
 from replayer.flexible.draft import Draft
+from replayer.flexible.fold import lay_out_by_first_use
 from replayer.flexible.places import search, turns_of
 
-COPIES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 128, 256)
+GROWTH_MAX = 256.0
 ROUND_BYTES = 4096
-
-
-def spread_by_twins(draft: Draft, target: float, generator: np.random.Generator, *, at_random: bool) -> float:
-    """Send returns to twins of their places, in turn or at random; first on files that exist before the trace.
-
-    All places have as many twins, or one more, as each other, so that none becomes hotter than it was beside them.
-    """
-    start, end, file = draft.intervals()
-    unit, place, turn = turns_of(draft)
-    chance = generator.random(int(place.max()) + 1)[place]
-    chosen = generator.integers(0, 2**31, int(unit.max()) + 1)[unit] if at_random else turn
-    span = _extents(draft)
-    existing = ~np.isin(file, np.concatenate([draft.created(), draft.reborn()]))
-    best = (float(draft.unique_bytes()), np.zeros(len(start), np.int64))
-    for allowed in (existing, np.ones(len(start), bool)):
-        for fewer, copies in itertools.pairwise(COPIES):
-
-            def shifted(
-                share: float, allowed: np.ndarray = allowed, fewer: int = fewer, copies: int = copies
-            ) -> tuple[float, np.ndarray]:
-                shift = np.where(allowed, chosen % np.where(chance < share, copies, fewer) * span, 0)
-                return float(union_length(start + shift, end + shift, file)), shift
-
-            all_of_it = shifted(1.0)
-            best = max(best, all_of_it, key=lambda result: result[0])
-            if all_of_it[0] >= target:
-                best = search(shifted, target, 0.0, 1.0)
-                draft.note("uniqueBytes", twins=copies - 1, runs_on_new_files=not existing[best[1] > 0].all())
-                draft.shift(best[1])
-                return best[0]
-            if turn.max() < copies:
-                break
-    draft.shift(best[1])
-    return best[0]
 
 
 def spread_by_unrolling(draft: Draft, target: float, generator: np.random.Generator, *, at_random: bool) -> float:
@@ -66,7 +30,7 @@ def spread_by_unrolling(draft: Draft, target: float, generator: np.random.Genera
     begin = begins[unit]
     ahead = generator.integers(0, 2**15, int(unit.max()) + 1)[unit] if at_random else turn
     span = _extents(draft)
-    existing = ~np.isin(file, np.concatenate([draft.created(), draft.reborn()]))
+    existing = _existing(draft)
     best = (float(draft.unique_bytes()), np.zeros(len(start), np.int64))
     for allowed in (existing, np.ones(len(start), bool)):
 
@@ -77,13 +41,44 @@ def spread_by_unrolling(draft: Draft, target: float, generator: np.random.Genera
             shift = np.where(allowed, (begin + step) % circle - begin, 0)
             return float(union_length(start + shift, end + shift, file)), shift
 
-        reached, shift = search(shifted, target, 1.0, float(COPIES[-1]), geometric=True)
+        reached, shift = search(shifted, target, 1.0, GROWTH_MAX, geometric=True)
         best = min(best, (reached, shift), key=lambda result: abs(result[0] - target))
         if reached >= target * 0.99:
             break
     draft.note("uniqueBytes", unrolled=True)
     draft.shift(best[1])
     return best[0]
+
+
+def spread_by_moving(draft: Draft, target: float, generator: np.random.Generator, *, filled: bool = False) -> float:
+    """Send every place on to a new one after so many returns, equally often all of them, and put what is used together.
+
+    Each begins at a random part of that many, so that also those with fewer returns move. What had no block in common
+    has none then, unless blocks are to be `filled`.
+    """
+    start, end, file = draft.intervals()
+    _, place, turn = turns_of(draft)
+    phase = generator.random(int(place.max()) + 1)[place]
+    span = _extents(draft)
+    for allowed in (_existing(draft), np.ones(len(start), bool)):
+
+        def shifted(share: float, allowed: np.ndarray = allowed) -> tuple[float, np.ndarray]:
+            shift = np.where(allowed, np.floor(turn * share + phase).astype(np.int64) * span, 0)
+            return float(union_length(start + shift, end + shift, file)), shift
+
+        best = shifted(1.0)
+        if best[0] >= target:
+            best = search(shifted, target, 0.0, 1.0)
+            break
+    draft.note("uniqueBytes", moved_on=True)
+    draft.shift(best[1])
+    lay_out_by_first_use(draft, generator, of_blocks=not filled)
+    return best[0]
+
+
+def _existing(draft: Draft) -> np.ndarray:
+    """Which requests are on files that exist before the trace, bool, shape (n,)."""
+    return ~np.isin(draft.intervals()[2], np.concatenate([draft.created(), draft.reborn()]))
 
 
 def _extents(draft: Draft) -> np.ndarray:

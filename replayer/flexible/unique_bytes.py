@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from characterize.units import format_bytes
+from replayer.flexible.begins import begin_apart
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
@@ -22,13 +23,11 @@ from replayer.flexible.fill import fill_blocks
 from replayer.flexible.fold import fold_evenly
 from replayer.flexible.manifest import RUNS_TOLERANCE, accepted
 from replayer.flexible.places import TOLERANCE
-from replayer.flexible.spread import spread_by_twins, spread_by_unrolling
+from replayer.flexible.spread import spread_by_moving, spread_by_unrolling
 from replayer.flexible.unavoidable import least_error
 
 # Shares of short-lived files that are tried to be found in any cache.
 LATEST = (0.2, 0.3, 0.4)
-# A larger footprint is met by so much less where that holds the miss-ratio curve: first references miss any cache.
-SHORT = 0.008
 
 Way = Callable[[Draft, float], float]
 
@@ -62,30 +61,32 @@ def change_unique_bytes(
     unique = draft.unique_bytes()
     if abs(target / unique - 1) <= TOLERANCE:
         return
-    more: list[Way] = [
-        partial(way, generator=generator, at_random=at_random)
-        for way in (spread_by_twins, spread_by_unrolling)
-        for at_random in (False, True)
-    ]
-    fewer: list[Way] = [
-        fold_evenly,
-        partial(fold_evenly, unrolled=True),
-        partial(fold_evenly, by_first_use=generator),
-    ]
-    start, end, _ = draft.intervals()
-    enough = accepted(float((end - start).mean()) / target)
-    less = [_to_less(way) for way in more]
-    ways: list[list[Way]] = [more, less, [_filled(way, generator) for way in (*more, *less)]]
-    if target < unique:
-        ways = [fewer, [partial(fold_evenly, latest=share) for share in LATEST]]
-    possible = target <= float((end - start).sum())
-    before = curve_of_requests(*(like or draft).intervals())
+    like = like or draft
+    before = curve_of_requests(*like.intervals())
     held = least_error(before, draft, target) + curve_held
     by_depth = partial(place_by_depths, generator=generator, like=like, held=held)
-    stages: list[list[Way]] = [*ways, [by_depth] if possible else []]
+    around, anywhere = (
+        partial(spread_by_unrolling, generator=generator, at_random=at_random) for at_random in (False, True)
+    )
+    moving = partial(spread_by_moving, generator=generator)
+    filled = _behind(fill_blocks, partial(moving, filled=True))
+    stages: list[list[Way]] = [[around, anywhere, moving], [filled], [_behind(begin_apart, by_depth)]]
+    if target < unique:
+        fewer: list[Way] = [
+            fold_evenly,
+            partial(fold_evenly, unrolled=True),
+            partial(fold_evenly, by_first_use=generator),
+        ]
+        stages = [fewer, [partial(fold_evenly, latest=share) for share in LATEST], [by_depth]]
+    start, end, _ = draft.intervals()
+    size = end - start
+    enough = accepted(float(size.mean()) / target)
+    if not size.max() / (1 + enough) <= target <= size.sum() / (1 - enough):
+        # None reaches it; these come the furthest.
+        stages = [[anywhere, moving] if target > unique else [fold_evenly]]
     best, reached = _best_of(stages, draft, target, before, (enough, held))
     if abs(reached / target - 1) > enough:
-        other = fold_evenly(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
+        other = fold_evenly(draft.copy(), 1) if target > unique else anywhere(draft.copy(), float(size.sum()))
         low, high = sorted([reached, float(unique), other])[::2]
         if low == high:
             # Nothing can be moved: what is accepted is what is as near as a target has to be met.
@@ -101,16 +102,12 @@ def change_unique_bytes(
     draft.note_all(best.notes)
 
 
-def _to_less(way: Way) -> Way:
-    return lambda draft, target: way(draft, target * (1 - SHORT))
-
-
-def _filled(way: Way, generator: np.random.Generator) -> Way:
-    def filled(draft: Draft, target: float) -> float:
-        fill_blocks(draft, generator)
+def _behind(step: Callable[[Draft], None], way: Way) -> Way:
+    def both(draft: Draft, target: float) -> float:
+        step(draft)
         return way(draft, target)
 
-    return filled
+    return both
 
 
 def _best_of(
