@@ -181,7 +181,7 @@ def test_work_grows_with_the_files_and_not_with_their_square(work, make, monkeyp
         return Counted.elements
 
     monkeypatch.setattr(Draft, "of", counted)
-    # With a scan of all records for each file it was 15 times as many and more.
+    # With a scan of all records for each file it was 80 times as many.
     assert 0 < elements(640) < 11 * elements(64)
 
 
