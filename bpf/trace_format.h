@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
 /*
  * The trace file (NAME.iotrace), version 1: the contract between the BPF programs and the recorder (which write it),
- * the replay engine (which reads it) and characterize/layout.py (which must agree; tests/test_layout.py compares).
+ * the replay engine (which reads it) and characterize/layout.py (which must agree; tests/characterize/test_layout.py
+ * compares).
  *
  *	offset 0     struct trace_header, 4096 bytes
  *	offset 4096  header.record_count records of 64 bytes

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns the byte layout of ``bpf/trace_format.h`` into numpy dtypes and Python enums.
 
-Every name and number here repeats the C header, which is the contract; ``tests/test_layout.py`` compiles the header and
-compares. Fields, units and sentinel values are documented there.
+Every name and number here repeats the C header, which is the contract; ``tests/characterize/test_layout.py`` compiles
+the header and compares. Fields, units and sentinel values are documented there.
 """
 
 from __future__ import annotations

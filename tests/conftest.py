@@ -14,10 +14,11 @@ from functools import partial
 import pytest
 from hypothesis import settings
 
-pytest.register_assert_rewrite("tests")  # what several files of tests share says what it found, too
+# What several files of tests share says what it found, too.
+pytest.register_assert_rewrite("tests.formulas", "tests.machines", "tests.runs", "tests.traces", "tests.truths")
 
-from tests import left_behind  # noqa: E402
-from tests.kernel import BTF  # noqa: E402
+from tests.machines import left_behind  # noqa: E402
+from tests.machines.kernel import BTF  # noqa: E402
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -33,7 +34,7 @@ for number in (signal.SIGHUP, signal.SIGINT):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Skip what needs root or the recorder where these are not."""
-    from tests.told import RECORDER  # noqa: PLC0415 (most tests have imported it by now)
+    from tests.truths.told import RECORDER  # noqa: PLC0415 (most tests have imported it by now)
 
     records = item.get_closest_marker("records")
     if os.geteuid() != 0 and (records or item.get_closest_marker("root")):
@@ -56,6 +57,6 @@ def _nothing_of_killed_runs(tmp_path_factory):
 @pytest.fixture
 def run_phase(tmp_path):
     """`straced.strace_run_phase` in a directory of the test's own."""
-    from tests.straced import strace_run_phase  # noqa: PLC0415 (most tests need no strace)
+    from tests.truths.straced import strace_run_phase  # noqa: PLC0415 (most tests need no strace)
 
     return partial(strace_run_phase, tmp_path)

@@ -2,10 +2,10 @@
 """Turns a Trace into fio's I/O logs, version 3, one for each thread, and a job file that runs them.
 
 A line of a log is ``time file action [offset bytes]``. fio's documentation gives no unit of the time; its replay takes
-it as microseconds (tests/test_fio_iolog.py shows it), and takes the time of a line for its delay only if the line
-before has a time other than 0, so that the first is 1 here. It knows the actions add, open, close, read, write, trim,
-sync and datasync, keeps no order across logs, and lays out no files: they have to be there, under the names that the
-replay engine gives them.
+it as microseconds (tests/characterize/formats/test_fio_iolog.py shows it), and takes the time of a line for its delay
+only if the line before has a time other than 0, so that the first is 1 here. It knows the actions add, open, close,
+read, write, trim, sync and datasync, keeps no order across logs, and lays out no files: they have to be there, under
+the names that the replay engine gives them.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def _next_miss(readers, cached, reader, page, most):
 
     xas_load within a large folio is at its first slot, so that xas_next is a page behind its index from there on: up to
     the end of the node, where it goes on with the index. So a miss in that node is told as the page behind it, which
-    leaves a page that is not read ahead. `tests/test_reading.py` compares it with the kernel.
+    leaves a page that is not read ahead. `tests/selfscale/simulation/test_reading.py` compares it with the kernel.
     """
     index, begin = page + 1, readers.begin[reader]
     late = int(1 < readers.folio[page] < NODE_PAGES)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from replayer.running.binaries import find_binary
 from tests.bench.recording import END_SECONDS_MAX
-from tests.told import wait_for_recording
+from tests.truths.told import wait_for_recording
 
 
 def _record_once(process: int, trace: Path) -> dict[str, float]:

@@ -24,7 +24,7 @@ from replayer.flexible.curve import CURVE_HELD
 from replayer.flexible.manifest import SHARES, TIMES, Manifest
 from replayer.running.binaries import find_binary
 from tests.demo.sort_input import write_sort_input
-from tests.flexible_traces import database_like, sort_like, willy
+from tests.traces.flexible_traces import database_like, sort_like, willy
 
 FACTORS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
 TARGETS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)

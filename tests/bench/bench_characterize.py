@@ -29,7 +29,7 @@ from tests.bench.mixed_trace import make_mixed_trace
 from tests.bench.scratch import work_directory
 from tests.bench.spread import exactly, spread_of
 from tests.bench.verb_run import run_verb
-from tests.real_traces import CLOUDPHYSICS
+from tests.traces.real_traces import CLOUDPHYSICS
 
 CHUNK = 1 << 16
 RATE, SIZE_BYTES = 0.01, 2 << 20

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns synthetic storage machines into a table: every model's error on 300 random workloads, with equal points.
 
-The truth is a formula (tests/synthetic_storage.py), so nothing is timed and the table is the same on every machine.
-The product form also gets at least as many points, all of them on its curves, and the orthogonal sample as many.
+The truth is a formula (tests/formulas/synthetic_storage.py), so nothing is timed and the table is the same on every
+machine. The product form also gets at least as many points, all of them on its curves, and the orthogonal sample as
+many.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from selfscale.models import make_model
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
 from selfscale.profiles.learned_points import learnable
-from tests.explored import explored, regions_of, unseen
-from tests.synthetic_storage import DISK, RAM, SSD, StorageMachine
+from tests.formulas.explored import explored, regions_of, unseen
+from tests.formulas.synthetic_storage import DISK, RAM, SSD, StorageMachine
 
 MACHINES = {"ssd": SSD, "disk": DISK, "memory": RAM}
 WORKLOADS = 300

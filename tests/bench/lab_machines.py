@@ -31,7 +31,7 @@ from selfscale.exploring.plan import Settings
 from selfscale.measuring import storage
 from selfscale.measuring.environment import memory_bytes
 from tests.bench.load import UnavailableError
-from tests.host_settings import change, put_back, put_back_of_the_dead
+from tests.machines.host_settings import change, put_back, put_back_of_the_dead
 
 MIB = 1 << 20
 DIRTY_FRACS = {"dirty_background_bytes": 0.1, "dirty_bytes": 0.2}

@@ -10,8 +10,8 @@ import numpy as np
 
 from characterize.layout import IO_DTYPE, NOT_MEASURED_U32, FileType, IoOp, RecordKind, Source
 from characterize.trace import write
-from tests.appended_records import append_records
-from tests.made_trace import made_trace
+from tests.traces.appended_records import append_records
+from tests.traces.made_trace import made_trace
 
 PIECE_RECORDS = 1 << 20
 GAP_NS = 1000  # from one start to the next, over all threads

@@ -13,7 +13,7 @@ from characterize.layout import RecordKind
 from characterize.trace import open as open_trace
 from replayer.running.binaries import find_binary
 from tests.bench.load import Load
-from tests.told import wait_for_recording
+from tests.truths.told import wait_for_recording
 
 OPERATIONS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)
 END_SECONDS_MAX = 120

@@ -22,6 +22,7 @@ from tests.vm.support_matrix import Kernel, read_results, support_matrix
 
 # What the tests make use of, and which Debian's kernels have as modules.
 MODULES = "null_blk nvme nvmet_tcp nvme_tcp scsi_debug sd_mod dm_mod dm_delay dm_flakey raid0 raid1 loop zram xfs btrfs"
+REPLAYS = ("engine/test_faults", "engine/test_target_guard", "running/test_confine")
 TIMEOUT_S = 4 * 3600
 HOST = "host"
 RESULTS = machine.BUILD / "results"
@@ -32,8 +33,8 @@ PYTEST = ".venv/bin/python -m pytest -p no:cacheprovider"
 def test_files() -> list[str]:
     """The oracles first: they say the most. The recorder's, the engine's on devices, memory groups."""
     directory = machine.ROOT / "tests"
-    engine = [directory / f"test_{name}.py" for name in ("replay_faults", "target_guard", "confine")]
-    files = [*sorted(directory.glob("vm/test_oracle_*.py")), *sorted(directory.glob("test_record[._]*py")), *engine]
+    replays = [directory / "replayer" / f"{name}.py" for name in REPLAYS]
+    files = [*sorted(directory.glob("vm/test_oracle_*.py")), *sorted(directory.glob("bpf/test_*.py")), *replays]
     return [str(path.relative_to(machine.ROOT)) for path in files]
 
 

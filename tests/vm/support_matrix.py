@@ -13,9 +13,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 OTHER = "everything else that is tested"
-LINKED = r"test_record_(block|links)::.*[\[-]"
+LINKED = r"test_(block|links)::.*[\[-]"
 ROWS = {
-    "replay: errors of disks are told": "test_replay_faults::",
+    "replay: errors of disks are told": "test_faults::",
     "replay: disks in use, and tricks with them, are refused": "test_target_guard::",
     "each read and write call exact: file, thread, offset, size, result": (
         r"test_record::.*(data_operation|inherited)|that_were_open_before"
@@ -52,7 +52,7 @@ ROWS = {
     "SCSI": r"\[scsi\]",
     "sums agree with the kernel's own (closure)": "closure|kernel_has_counted",
     "losses are counted": "loss|lost|gaps",
-    "choices: paths, sizes, devices, control groups, durations": "test_record_use",
+    "choices: paths, sizes, devices, control groups, durations": "test_use::",
 }
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import characterize
 from characterize.layout import IoFlag, IoOp, Source
-from tests.told import PROGRAMS, RECORDER, compare
+from tests.truths.told import PROGRAMS, RECORDER, compare
 
 SCRIPT = Path(__file__).parent / "bcc_vfs.py"
 PYTHON = "/usr/bin/python3"

@@ -16,8 +16,8 @@ import pytest
 
 import characterize
 from characterize.layout import IoFlag, IoOp, Source
-from tests.known_io import KNOWN_IO
-from tests.told import RECORDER
+from tests.truths.known_io import KNOWN_IO
+from tests.truths.told import RECORDER
 
 pytestmark = [
     pytest.mark.root,

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces in parts, recordings of several machines, worker processes."""

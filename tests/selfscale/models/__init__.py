@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of a machine, fitted to its points."""
