@@ -70,6 +70,7 @@ class UtilizationModel:
         candidates = [factor * area.high_bytes for area in regions[:-1] for factor in CACHE_FACTORS]
         candidates = candidates or [self._ranges["uniqueBytes"][1]]
         self._error = np.inf
+        self._tried: set[tuple[float, float]] = set()
         for cache_bytes in candidates:
             self._try_caches(data, cache_bytes, cache_bytes)
         # The first pair may be that of writes, where these fall the most.
@@ -85,6 +86,9 @@ class UtilizationModel:
 
     def _try_caches(self, data: Measured, read_cache_bytes: float, write_cache_bytes: float) -> None:
         """Keep these if they explain the points better than those before."""
+        if (read_cache_bytes, write_cache_bytes) in self._tried:
+            return
+        self._tried.add((read_cache_bytes, write_cache_bytes))
         transform = overheads(data.columns, read_cache_bytes, write_cache_bytes)
         service_s = np.log(data.columns.size_mean) - data.log_throughput
         profiles = _regress(transform, data.columns.process_num, np.exp(service_s))
@@ -144,21 +148,27 @@ def _log_service(profiles: np.ndarray, transform: np.ndarray, process_num: np.nd
 
 
 def _regress(transform: np.ndarray, process_num: np.ndarray, service_s: np.ndarray) -> np.ndarray:
-    """Assign every point to its bottleneck and regress every resource on its points, until nothing changes.
+    """Assign every point to its bottleneck and regress every resource on its points, until that comes again.
 
     Each point weighs as its relative error: the squares of (k . f / N) / service - 1 are summed.
     """
     from scipy.optimize import nnls  # noqa: PLC0415
 
     # A resource regresses on what it can see: the device sees misses only.
-    visible = {0: np.arange(8), 1: np.arange(4), 2: np.arange(4, 8)}
+    visible = {0: slice(8), 1: slice(4), 2: slice(4, 8)}
     servers = np.column_stack([process_num, np.ones_like(process_num), np.ones_like(process_num)])
     # At first everything with one process waits for itself; with several, misses wait for the device.
     misses = transform[:, 4:].sum(axis=1) > 0.1 * transform[:, :4].sum(axis=1)
     owner = np.where(process_num == 1, 0, np.where(misses, 2, 1))
     best, best_error = np.zeros((3, 8)), np.inf
     profiles = np.zeros((3, 8))
+    states: set[bytes] = set()
     for _ in range(ROUNDS_MAX):
+        # This decides all rounds to come; often some points go to and fro between two resources for ever.
+        state = owner.tobytes() + profiles[~np.isin(np.arange(3), owner)].tobytes()
+        if state in states:
+            break
+        states.add(state)
         for resource, seen in visible.items():
             mine = owner == resource
             if not mine.any():
@@ -166,7 +176,7 @@ def _regress(transform: np.ndarray, process_num: np.ndarray, service_s: np.ndarr
             weight = 1 / (servers[mine, resource] * service_s[mine])
             profiles[resource] = 0
             try:
-                solution = nnls(transform[np.ix_(mine, seen)] * weight[:, None], np.ones(mine.sum()))[0]
+                solution = nnls(transform[mine, seen] * weight[:, None], np.ones(mine.sum()))[0]
             except RuntimeError as too_many_steps:
                 raise FlextraceError(f"no utilization profile was found: {too_many_steps}") from too_many_steps
             profiles[resource, seen] = solution
@@ -174,7 +184,5 @@ def _regress(transform: np.ndarray, process_num: np.ndarray, service_s: np.ndarr
         error = float(np.mean(np.abs(np.log(seconds.max(axis=1) / service_s))))
         if error < best_error:
             best, best_error = profiles.copy(), error
-        before, owner = owner, seconds.argmax(axis=1)
-        if (owner == before).all():
-            break
+        owner = seconds.argmax(axis=1)
     return best
