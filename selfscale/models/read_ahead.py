@@ -67,7 +67,7 @@ def storage_reads(
         Of n workloads.
     hit_frac : ndarray, shape (n,)
         Share of the reads that are cached.
-    window_bytes : float
+    window_bytes : float, or ndarray of shape (k, 1) for k sets at once
         The largest window (read_ahead_kb of the device).
     factors : (float, float)
         Of what is read in vain, and of what is read for cached pages before a single request.
@@ -79,34 +79,16 @@ def storage_reads(
     goes_on = (1 - np.maximum(1 - table.seq_frac, RANDOM_FRAC_MIN)) ** on_page
     written = 1 - read
 
-    def reached(position: np.ndarray) -> np.ndarray:
-        return goes_on ** np.minimum(position / size, REQUESTS_MAX)
-
     # Whether a run comes to a window: behind two requests, behind a first one that was read, and from its begin.
     behind_two = goes_on * read / (1 - goes_on * written)
     behind_read = goes_on * (read + written * behind_two)
     begun = read * behind_read + written * goes_on * (read * behind_read + written * behind_two)
     alone = read + written * goes_on * read
 
-    first_bytes = _first_window(size, window_bytes)
-    window, start, mark = first_bytes, np.zeros_like(first_bytes), size
-    first = np.ones_like(first_bytes)
-    behind, behind_bytes, total_bytes = np.zeros_like(first), np.zeros_like(first), first_bytes
-    long_bytes = np.maximum(first_bytes - PIECE_BYTES, 0)
-    for number in range(GROWN_WINDOWS):
-        end = start + window
-        by_mark, by_end = read * reached(mark), written * reached(end)
-        grown = np.maximum(_grown(window, window_bytes), size)
-        again = np.maximum(read * first_bytes + written * np.minimum(end + size, window_bytes), size)
-        window = (by_mark * grown + by_end * again) / np.maximum(by_mark + by_end, 1e-300)
-        if number == GROWN_WINDOWS - 1:
-            endless = 1 / np.maximum(1 - reached(window), 1e-9)
-            by_mark, by_end = by_mark * endless, by_end * endless
-        behind, first = behind + by_mark, first + by_end
-        behind_bytes = behind_bytes + by_mark * grown
-        total_bytes = total_bytes + (by_mark + by_end) * window
-        long_bytes = long_bytes + (by_mark + by_end) * np.maximum(window - PIECE_BYTES, 0)
-        start = mark = end
+    # Of the sets of constants that a derivative asks for, all but two have the same largest window.
+    largest, which = np.unique(window_bytes, return_inverse=True)
+    windows_of = _windows(size, read, goes_on, largest[:, None])
+    first, behind, total_bytes, long_bytes, behind_bytes = windows_of[:, which.reshape(np.shape(window_bytes)[:-1])]
     # Of a run, per request that reads.
     each = np.maximum(1 - table.seq_frac, RANDOM_FRAC_MIN) / np.maximum(table.read_frac, READ_FRAC_MIN)
     own_bytes, windows = each * alone * size, each * begun
@@ -125,12 +107,54 @@ def storage_reads(
     )
 
 
-def _grown(window: np.ndarray, window_bytes: float | np.ndarray) -> np.ndarray:
+def _windows(size: np.ndarray, read: np.ndarray, goes_on: np.ndarray, window_bytes: np.ndarray) -> np.ndarray:
+    """Of a run that comes to its first window: number of windows waited for and of others, bytes, long and behind.
+
+    Parameters
+    ----------
+    size, read, goes_on : ndarray, shape (n,)
+        Bytes of a request, share of them that read, and how probably another one follows.
+    window_bytes : ndarray, shape (k, 1)
+
+    Returns
+    -------
+    ndarray, shape (5, k, n)
+    """
+
+    def reached(position: np.ndarray) -> np.ndarray:
+        return goes_on ** np.minimum(position / size, REQUESTS_MAX)
+
+    written = 1 - read
+    first_bytes = _first_window(size, window_bytes)
+    window, start, at_mark = first_bytes, np.zeros_like(first_bytes), reached(size)
+    first = np.ones_like(first_bytes)
+    behind, behind_bytes, total_bytes = np.zeros_like(first), np.zeros_like(first), first_bytes
+    long_bytes = np.maximum(first_bytes - PIECE_BYTES, 0)
+    for number in range(GROWN_WINDOWS):
+        end = start + window
+        at_end = reached(end)
+        by_mark, by_end = read * at_mark, written * at_end
+        grown = np.maximum(_grown(window, window_bytes), size)
+        again = np.maximum(read * first_bytes + written * np.minimum(end + size, window_bytes), size)
+        window = (by_mark * grown + by_end * again) / np.maximum(by_mark + by_end, 1e-300)
+        if number == GROWN_WINDOWS - 1:
+            endless = 1 / np.maximum(1 - reached(window), 1e-9)
+            by_mark, by_end = by_mark * endless, by_end * endless
+        behind, first = behind + by_mark, first + by_end
+        behind_bytes = behind_bytes + by_mark * grown
+        total_bytes = total_bytes + (by_mark + by_end) * window
+        long_bytes = long_bytes + (by_mark + by_end) * np.maximum(window - PIECE_BYTES, 0)
+        # The mark in the next window is where this one ends.
+        start, at_mark = end, at_end
+    return np.stack([first, behind, total_bytes, long_bytes, behind_bytes])
+
+
+def _grown(window: np.ndarray, window_bytes: np.ndarray) -> np.ndarray:
     """get_next_ra_size."""
     return np.minimum(window_bytes, window * np.where(window < window_bytes / 16, 4, 2))
 
 
-def _first_window(size: np.ndarray, window_bytes: float | np.ndarray) -> np.ndarray:
+def _first_window(size: np.ndarray, window_bytes: np.ndarray) -> np.ndarray:
     """get_init_ra_size: the next power of two, times four or two, or the largest. Never less than the request."""
     rounded = PAGE_BYTES * 2 ** np.ceil(np.log2(size / PAGE_BYTES))
     window = np.where(rounded <= window_bytes / 32, 4 * rounded, 2 * rounded)
