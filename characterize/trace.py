@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Header", "Trace", "open", "write"]
 
+# Names of columns are strings, too: with pyarrow's, finding one takes longer than what is done with a small table.
+pd.options.mode.string_storage = "python"
+
 PATH_DTYPE = pd.StringDtype("python", na_value=np.nan)
 """For paths, whose bytes that are not UTF-8 stand as surrogates, which pandas' other strings refuse."""
 
