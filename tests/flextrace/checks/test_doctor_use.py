@@ -19,6 +19,12 @@ from tests.runs import ordinary_user
 from tests.truths.told import PROGRAMS, ROOT, without_map_iterators
 
 FLEXTRACE = [sys.executable, "-m", "flextrace"]
+WITHOUT_PACKAGES = [
+    *(sys.executable, "-c"),
+    "from flextrace import doctor, main; doctor.requirements = list; raise SystemExit(main.main())",
+]
+"""The same, but that the doctor does not import all that is required: that takes seconds, and says nothing of recording
+(`test_doctor` looks at it)."""
 USER = ordinary_user.as_user()
 UNCONFINED = ["setpriv", f"--reuid={ordinary_user.NUMBER}", f"--regid={ordinary_user.NUMBER}", "--clear-groups"]
 OTHERS_FILES = {"CAP_FOWNER", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"}
@@ -79,9 +85,11 @@ def place():
         yield made
 
 
-def run(before: list[str], place: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    before: list[str], place: Path, *arguments: str, program: list[str] = WITHOUT_PACKAGES, **environment: str
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [*before, *FLEXTRACE, *arguments],
+        [*before, *program, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
@@ -201,7 +209,7 @@ def test_dry_run_says_what_is_lost(place):
 
 
 def test_the_text_ends_with_the_verdict_and_names_each_program(place):
-    done = run([], place, "doctor", "--directory", str(place))
+    done = run([], place, "doctor", "--directory", str(place), program=FLEXTRACE)
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1].startswith("recording works here")
     sources = "".join(path.read_text() for path in (ROOT / "bpf").glob("*.bpf.c"))
