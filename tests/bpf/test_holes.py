@@ -20,7 +20,7 @@ FILE_BYTES = 64 << 20
 WRITTEN_BYTES = 23 << 20  # of the one that is written in part
 READ = ("dd", "of=/dev/null", "bs=128K")
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 SENDFILE = """
 import os, sys
