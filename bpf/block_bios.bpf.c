@@ -64,13 +64,14 @@ static __always_inline void bio_begins(struct bio *bio, struct gendisk *disk, st
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(block_bio_queue, struct bio *bio)
 {
-	struct task_state *state = running_state();
+	struct gendisk *disk = bio->bi_bdev->bd_disk;
 	/* What a driver submits in turn to another device is part of what was submitted to it. */
-	if (state && !bpf_get_current_task_btf()->bio_list) {
+	bool is_part = bpf_get_current_task_btf()->bio_list;
+	struct task_state *state = running_state();
+	if (state && !is_part) {
 		note_direct(bio, state);
 		charge(bio);
 	}
-	struct gendisk *disk = bio->bi_bdev->bd_disk;
 	if (disk->fops->submit_bio)
 		bio_begins(bio, disk, state);
 	return 0;

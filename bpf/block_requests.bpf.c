@@ -75,11 +75,12 @@ static __always_inline struct request_state *state_of(struct request *request)
 	return bpf_map_lookup_elem(&requests, &key);
 }
 
-static __always_inline void request_begins(struct request_state *state, struct request *request)
+static __always_inline void request_begins(struct request_state *state, const struct gendisk *disk,
+					   const struct bio *bio)
 {
 	/* A host's requests may serve several disks, and its memory others when one is gone. */
-	state->device = device_number(request->q->disk);
-	state->first_bio = (__u64)request->bio;
+	state->device = device_number(disk);
+	state->first_bio = (__u64)bio;
 	state->done_bytes = 0;
 	state->requeued = 0;
 	state->submitter_known = 1;
@@ -89,7 +90,7 @@ static __always_inline void request_begins(struct request_state *state, struct r
 static __always_inline bool is_wanted(const struct request_state *state, struct request *request)
 {
 	return !filter_device || filter_device == state->device ||
-	       (bpf_core_field_exists(request->part) && filter_device == request->part->bd_dev);
+	       (bpf_core_field_exists(request->part) && filter_device == BPF_CORE_READ(request, part, bd_dev));
 }
 
 static __always_inline void fill_block(struct block_record *block, const struct request_state *state,
@@ -166,6 +167,8 @@ static __always_inline void end_was_missed(struct request_state *state)
 SEC("tp_btf/block_io_start")
 int BPF_PROG(block_io_start, struct request *request)
 {
+	struct request_queue *queue = request->q;
+	struct bio *bio = request->bio;
 	struct request_state *state = state_of(request);
 	/* A full table is counted when the request is issued. */
 	if (!state)
@@ -173,10 +176,10 @@ int BPF_PROG(block_io_start, struct request *request)
 	if (state->phase == REQUEST_ISSUED)
 		end_was_missed(state);
 	/* start_time_ns of the request may be that of its previous use: kernels differ in when they set it. */
-	note_submission(&state->submission, request->bio, bpf_ktime_get_ns());
-	request_begins(state, request);
+	note_submission(&state->submission, bio, bpf_ktime_get_ns());
+	request_begins(state, queue->disk, bio);
 	state->phase = REQUEST_SUBMITTED;
-	note_flush(request->q, request->cmd_flags, &state->submission);
+	note_flush(queue, request->cmd_flags, &state->submission);
 	return 0;
 }
 
@@ -228,27 +231,27 @@ int BPF_PROG(block_rq_merge, struct request *request)
 }
 
 /* Of a request whose start was not seen: before 6.5, what its bio told; of a flush, the last one who wanted it. */
-static __always_inline void find_submission(struct request_state *state, struct request *request, __u64 now_ns)
+static __always_inline void find_submission(struct request_state *state, struct request_queue *queue, struct bio *bio,
+					    __u32 command_flags, __u64 now_ns)
 {
-	__u64 bio = (__u64)request->bio, queue = (__u64)request->q;
-	bool is_flush = (request->cmd_flags & REQUEST_OP_MASK) == REQUEST_OP_FLUSH;
-	struct submission *found = is_flush ? bpf_map_lookup_elem(&flush_submissions, &queue)
-					    : bpf_map_lookup_elem(&merged_submissions, &bio);
-	request_begins(state, request);
+	__u64 queue_key = (__u64)queue, bio_key = (__u64)bio;
+	bool is_flush = (command_flags & REQUEST_OP_MASK) == REQUEST_OP_FLUSH;
+	struct submission *found = is_flush ? bpf_map_lookup_elem(&flush_submissions, &queue_key)
+					    : bpf_map_lookup_elem(&merged_submissions, &bio_key);
+	request_begins(state, queue->disk, bio);
 	if (!found) {
-		note_submission(&state->submission, request->bio, now_ns);
+		note_submission(&state->submission, bio, now_ns);
 		state->submission.direct = 0;
 		state->submitter_known = 0;
 		return;
 	}
 	state->submission = *found;
 	if (!is_flush)
-		bpf_map_delete_elem(&merged_submissions, &bio);
+		bpf_map_delete_elem(&merged_submissions, &bio_key);
 }
 
-static __always_inline void note_issue(struct request_state *state, struct request *request)
+static __always_inline void note_issue(struct request_state *state, struct request *request, const struct bio *bio)
 {
-	const struct bio *bio = request->bio;
 	__u32 command_flags = request->cmd_flags;
 	state->sector = request->__sector;
 	state->command_flags = command_flags;
@@ -262,6 +265,8 @@ SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_rq_issue, struct request *request)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
+	struct request_queue *queue = request->q;
+	struct bio *bio = request->bio;
 	struct request_state *state = state_of(request);
 	if (!state) {
 		count_loss(RECORD_BLOCK, now_ns);
@@ -271,12 +276,12 @@ int BPF_PROG(block_rq_issue, struct request *request)
 	if (state->phase == REQUEST_ISSUED && !state->requeued)
 		end_was_missed(state);
 	if (state->phase == REQUEST_IDLE)
-		find_submission(state, request, now_ns);
+		find_submission(state, queue, bio, request->cmd_flags, now_ns);
 	state->phase = REQUEST_ISSUED;
 	state->issued_ns = now_ns;
 	/* Of one that a device sent back after a part, what it was at first stays. */
 	if (!state->done_bytes)
-		note_issue(state, request);
+		note_issue(state, request, bio);
 	return 0;
 }
 

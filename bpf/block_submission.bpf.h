@@ -58,7 +58,8 @@ static __always_inline __u64 end_in_btrfs(struct bio *bio, const struct task_sta
 /* Of a bio of direct I/O on a block device, which may be a partition. */
 static __always_inline __u64 end_in_device(struct bio *bio)
 {
-	return ((bio->bi_iter.bi_sector - bio->bi_bdev->bd_start_sect) << SECTOR_SHIFT) + bio->bi_iter.bi_size;
+	__u64 first_sector = BPF_CORE_READ(bio, bi_bdev, bd_start_sect);
+	return ((bio->bi_iter.bi_sector - first_sector) << SECTOR_SHIFT) + bio->bi_iter.bi_size;
 }
 
 /* Whether the first page of a bio is in the page cache of an inode. */
@@ -76,7 +77,7 @@ static __always_inline bool is_cached_page(struct bio *bio, __u64 inode_pointer)
 static __always_inline __u64 end_of_front(struct bio *bio, __u64 file_pointer)
 {
 	struct bio *whole = bio->bi_private;
-	if (!whole || BPF_CORE_READ(whole, bi_io_vec) != bio->bi_io_vec)
+	if (!whole || BPF_CORE_READ(whole, bi_io_vec) != BPF_CORE_READ(bio, bi_io_vec))
 		return 0;
 	__u64 end = end_in_iomap(BPF_CORE_READ(whole, bi_private), file_pointer);
 	return end ? end - BPF_CORE_READ(whole, bi_iter.bi_size) : 0;
@@ -88,7 +89,7 @@ static __always_inline __u64 end_of_noted(struct bio *bio, const struct task_sta
 	struct bio *noted = (struct bio *)state->direct_bio;
 	if (!noted || bio == noted)
 		return noted ? state->direct_end : 0;
-	if (BPF_CORE_READ(noted, bi_io_vec) != bio->bi_io_vec)
+	if (BPF_CORE_READ(noted, bi_io_vec) != BPF_CORE_READ(bio, bi_io_vec))
 		return 0;
 	__u32 left = BPF_CORE_READ(noted, bi_iter.bi_size);
 	if (bio->bi_private == noted)

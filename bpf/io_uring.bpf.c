@@ -21,14 +21,14 @@ enum {
 	CHAIN_MAX = 128, /* requests of a chain that are silent about their success */
 };
 
-static __always_inline bool describe_splice(struct io_kiocb *request, struct async_operation *operation)
+static __always_inline bool describe_splice(struct io_kiocb *request, struct io_ring_ctx *ring,
+					    struct async_operation *operation)
 {
 	struct io_splice *splice = (struct io_splice *)request;
 	__u32 source_flags = BPF_CORE_READ(splice, flags);
 	int source_descriptor = BPF_CORE_READ(splice, splice_fd_in), target_descriptor = request->cqe.fd;
-	struct file *target = file_of_request(request->ctx, request->flags & ENTRY_FIXED_FILE, target_descriptor);
-	struct file *source =
-		file_of_request(request->ctx, source_flags & SPLICE_SOURCE_IS_REGISTERED, source_descriptor);
+	struct file *target = file_of_request(ring, request->flags & ENTRY_FIXED_FILE, target_descriptor);
+	struct file *source = file_of_request(ring, source_flags & SPLICE_SOURCE_IS_REGISTERED, source_descriptor);
 	operation->kind = RECORD_IO;
 	operation->asked_bytes = BPF_CORE_READ(splice, len);
 	/* One side is a pipe. */
@@ -47,12 +47,13 @@ static __always_inline bool describe_splice(struct io_kiocb *request, struct asy
 }
 
 /* Whether the request is one to record, as far as can be said now. */
-static __always_inline bool describe(struct io_kiocb *request, struct async_operation *operation, __u64 now_ns)
+static __always_inline bool describe(struct io_kiocb *request, struct io_ring_ctx *ring,
+				     struct async_operation *operation, __u64 now_ns)
 {
 	__u8 opcode = request->opcode;
 	struct names_of_request names = {};
 	if (opcode == URING_SPLICE)
-		return describe_splice(request, operation);
+		return describe_splice(request, ring, operation);
 	if (opcode == URING_CLOSE) {
 		operation->kind = RECORD_FILEOP;
 		operation->op = FILEOP_CLOSE;
@@ -62,7 +63,7 @@ static __always_inline bool describe(struct io_kiocb *request, struct async_oper
 		return describe_open(request, operation);
 	if (describe_name_operation(request, opcode, operation, &names))
 		return keep_names(operation, (__u64)request, &names, now_ns);
-	if (!describe_data(request, opcode, operation) && !describe_file_operation(request, opcode, operation))
+	if (!describe_data(request, ring, opcode, operation) && !describe_file_operation(request, opcode, operation))
 		return false;
 	if (operation->kind == RECORD_IO && operation->asked_bytes < filter_size_bytes_min) {
 		count_skip(SKIP_FILTERED);
@@ -70,7 +71,7 @@ static __always_inline bool describe(struct io_kiocb *request, struct async_oper
 	}
 	operation->has_file = 1;
 	bool registered = request->flags & ENTRY_FIXED_FILE;
-	struct file *file = file_of_request(request->ctx, registered, request->cqe.fd);
+	struct file *file = file_of_request(ring, registered, request->cqe.fd);
 	/* The request before it, or another thread, may be about to open it. */
 	return !file || set_file(operation, file, request->cqe.fd);
 }
@@ -135,11 +136,11 @@ int uring_submit_returned(void)
 }
 
 /* Describes a request that is submitted now, behind the head of a chain if there is one; false if it is none to record. */
-static __always_inline bool enter_request(struct io_kiocb *request, struct async_operation *operation,
-					  struct task_state *state, __u64 head, __u64 now_ns)
+static __always_inline bool enter_request(struct io_kiocb *request, struct io_ring_ctx *ring,
+					  struct async_operation *operation, struct task_state *state, __u64 head,
+					  __u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct io_ring_ctx *ring = request->ctx;
 	__u32 entry_flags = request->flags;
 	bool waits = head || (entry_flags & ENTRY_DRAIN) || BPF_CORE_READ(ring, defer_list.next) != &ring->defer_list;
 	operation->source = SOURCE_IO_URING;
@@ -151,7 +152,7 @@ static __always_inline bool enter_request(struct io_kiocb *request, struct async
 		operation->thread = state->creator ? state->creator : task->tgid;
 	if (waits)
 		operation->flags = IO_LINKED;
-	if (!describe(request, operation, now_ns))
+	if (!describe(request, ring, operation, now_ns))
 		return false;
 	operation->id = next_operation_id(state);
 	/* The work above is the recorder's, not the application's. */
@@ -167,6 +168,7 @@ static __always_inline bool enter_request(struct io_kiocb *request, struct async
 
 static __always_inline int request_submitted(struct io_kiocb *request)
 {
+	struct io_ring_ctx *ring = request->ctx;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
 	if (!state)
@@ -180,12 +182,12 @@ static __always_inline int request_submitted(struct io_kiocb *request)
 
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct async_operation *operation = async_enter(&key, entry, now_ns);
-	struct io_ring_ctx *ring = request->ctx;
 	__u64 head = (__u64)BPF_CORE_READ(ring, submit_state.link.head);
 	__u32 entry_flags = request->flags;
 	bool live = false;
 	if (operation)
-		live = async_is_live(&key, operation, enter_request(request, operation, state, head, now_ns), now_ns);
+		live = async_is_live(&key, operation, enter_request(request, ring, operation, state, head, now_ns),
+				     now_ns);
 	else
 		count_loss(RECORD_IO, now_ns);
 	/* A chain is issued from its head when its last request is there. */

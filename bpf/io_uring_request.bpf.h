@@ -116,7 +116,8 @@ static __always_inline struct file *file_of_request(struct io_ring_ctx *ring, bo
 	return registered ? registered_file(ring, descriptor) : (struct file *)file_of_program(descriptor);
 }
 
-static __always_inline bool describe_data(struct io_kiocb *request, __u8 opcode, struct async_operation *operation)
+static __always_inline bool describe_data(struct io_kiocb *request, const struct io_ring_ctx *ring, __u8 opcode,
+					  struct async_operation *operation)
 {
 	struct io_rw *data = (struct io_rw *)request;
 	bool vectored = false;
@@ -153,7 +154,7 @@ static __always_inline bool describe_data(struct io_kiocb *request, __u8 opcode,
 			    (operation->position == POSITION_OF_KERNEL ? 0 : IO_POSITIONED);
 	operation->appends = !reads && (rwf & RWF_APPEND);
 	operation->keeps_place = !!(rwf & RWF_NOAPPEND);
-	if (request->ctx->flags & RING_POLLS_DEVICE)
+	if (ring->flags & RING_POLLS_DEVICE)
 		operation->flags |= IO_HIPRI;
 	return true;
 }

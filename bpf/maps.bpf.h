@@ -2,6 +2,10 @@
 /*
  * State that the BPF objects share, and the way from a program into the ring of its CPU. Maps and globals are weak, so
  * that every object carries the definition and the linker keeps one.
+ *
+ * The verifier of 6.18 looks through all types of the kernel for each pointer that is read off the argument of a tracepoint
+ * or off a task, once for each way through the program that leads there. So they are read at the begin, where only one
+ * does, or by BPF_CORE_READ.
  */
 #ifndef FLEXTRACE_MAPS_BPF_H
 #define FLEXTRACE_MAPS_BPF_H

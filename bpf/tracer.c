@@ -179,6 +179,25 @@ static uint32_t disks_max(void)
 	return count;
 }
 
+/* Whether the kernel takes a program that walks objects and does nothing. 0 or a negative errno. */
+static int try_walk(const struct tracer *tracer, const char *iterator)
+{
+	static const struct bpf_insn nothing[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K}, {.code = BPF_JMP | BPF_EXIT}};
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_ITER,
+		    .attach_btf_id = btf__find_by_name_kind(tracer->types.kernel, iterator, BTF_KIND_FUNC));
+	_cleanup_close_ int program = bpf_prog_load(BPF_PROG_TYPE_TRACING, "nothing", "GPL", nothing,
+						    sizeof(nothing) / sizeof(*nothing), &options);
+	return program < 0 ? program : 0;
+}
+
+/* Some kernels let programs walk tasks, but no maps: they are asked first, as their answer has all be loaded anew. */
+static int try_map_iterator(const struct tracer *tracer)
+{
+	if (!bpf_program__autoload(tracer->bpf->progs.find_ended_requests) || try_walk(tracer, "bpf_iter_task"))
+		return 0;
+	return try_walk(tracer, "bpf_iter_bpf_map_elem") == -EPERM ? -EPERM : 0;
+}
+
 /* 0; -EAGAIN if the kernel refused a program that is left out the next time; or another negative errno. */
 static int try_to_load(struct tracer *tracer, const struct tracer_settings *settings)
 {
@@ -200,9 +219,12 @@ static int try_to_load(struct tracer *tracer, const struct tracer_settings *sett
 		return error;
 	programs_choose(tracer->bpf->obj, &settings->wish, &tracer->types);
 	leave_out_refused(tracer);
-	error = record_bpf__load(tracer->bpf);
-	_cleanup_free_ char *refused = error ? refused_program() : NULL;
-	if (!error && (error = programs_try_functions(tracer->bpf->obj, &unattached)))
+	_cleanup_free_ char *refused = NULL;
+	if ((error = try_map_iterator(tracer)))
+		refused = strdup(bpf_program__name(tracer->bpf->progs.find_ended_requests));
+	else if ((error = record_bpf__load(tracer->bpf)))
+		refused = refused_program();
+	else if ((error = programs_try_functions(tracer->bpf->obj, &unattached)))
 		refused = strdup(unattached);
 	if (!refused || tracer->refusal_count == REFUSALS_MAX || (!settings->survey && programs_is_required(refused)))
 		return error;

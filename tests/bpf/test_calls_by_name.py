@@ -20,7 +20,7 @@ from tests.truths.told import run_recorder
 PAGE_BYTES = 4096
 FILE_BYTES = 61 * PAGE_BYTES
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import characterize
 from characterize.layout import HeaderFlag
 from tests.truths.told import RECORDER, interrupt_command, run_recorder
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 
 @pytest.mark.parametrize("begins", [True, False])

@@ -13,14 +13,14 @@ import characterize
 from characterize.layout import IoOp
 from tests.machines.block_device import loop_device, mounted, run
 from tests.machines.kernel import has_tracepoint
+from tests.truths.page_cache import cache_only
 from tests.truths.told import run_recorder
 
 FILE_BYTES = 64 << 20
 WRITTEN_BYTES = 23 << 20  # of the one that is written in part
 READ = ("dd", "of=/dev/null", "bs=128K")
-DROPPED = Path("/proc/sys/vm/drop_caches")
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 SENDFILE = """
 import os, sys
@@ -49,8 +49,8 @@ def test_what_was_never_written_is_not_missed(kind, tmp_path):
         written.write_bytes(os.urandom(WRITTEN_BYTES))
         half.write_bytes(os.urandom(WRITTEN_BYTES))
         run("truncate", "-s", str(FILE_BYTES), half)
-        os.sync()
-        DROPPED.write_text("3")
+        for file in (hole, unwritten, written, half):
+            cache_only(file, [])
         for file, file_bytes, from_device in (
             (hole, FILE_BYTES, 0),
             (unwritten, FILE_BYTES, 0),

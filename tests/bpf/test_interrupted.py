@@ -14,7 +14,7 @@ import pytest
 from characterize.layout import IoOp, RecordKind, Source
 from tests.truths.told import compare, record
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ CLASS = {
 
 BTRFS_MAGIC = 0x9123683E
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 
 @dataclass

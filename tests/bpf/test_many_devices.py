@@ -14,7 +14,7 @@ DISKS = 600
 MEMBERS = 53
 MIB = 1 << 20
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 # Runs the rest of its arguments in a mount namespace in which there are no disks.
 WITHOUT_DISKS = """

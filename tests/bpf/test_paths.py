@@ -45,7 +45,7 @@ tells_page_faults = pytest.mark.skipif(
     reason="this kernel has no tracepoint for reads of mapped files (before 6.11): a named limit",
 )
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 
 @pytest.fixture(scope="module")

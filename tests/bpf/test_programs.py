@@ -22,7 +22,7 @@ from tests.machines.overlay import overlay
 from tests.truths.page_cache import PAGE_BYTES, resident_pages
 from tests.truths.told import PROGRAMS, run_recorder
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 FILE_PAGES, TOUCHED, STEP_PAGES = 997, 13, 41
 TOUCHED_OFFSETS = [page * STEP_PAGES * PAGE_BYTES for page in range(TOUCHED)]
 needs_mapped_reads = pytest.mark.skipif(

@@ -25,6 +25,7 @@ for memory in many * 2:
 """
 
 
+@pytest.mark.parallel
 @pytest.mark.records
 def test_reads_to_where_one_of_the_two_before_went(tmp_path):
     """Of calls and vectors; not of what went there before others did, nor of the first."""

@@ -14,7 +14,7 @@ from flextrace.record import run_recorder as run_verb
 from tests.runs.running_replay import wait_until
 from tests.truths.told import RECORDER, run_recorder
 
-pytestmark = pytest.mark.records
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 
 def test_closed_streams_are_nothing_that_the_recorder_writes_to(tmp_path):

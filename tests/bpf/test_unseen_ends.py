@@ -12,7 +12,8 @@ import pytest
 import characterize
 from characterize.layout import BlockFlag, BlockOp
 from tests.machines.block_device import loop_device
-from tests.truths.told import RECORDER, without_map_iterators
+from tests.truths.straced import needs_strace
+from tests.truths.told import RECORDER, run_recorder, without_map_iterators
 
 READ_BYTES = 4096
 SECTORS = 8 * 1009  # of the reads, from one to the next; no other program reads there
@@ -87,3 +88,11 @@ def test_what_ended_unseen_last_is_recorded(tmp_path):
     assert (unseen["bytes"] == READ_BYTES).all()
     assert trace.header.metadata["ends_unseen"] == len(unended)
     assert f"the end of {len(unended)} block request" in said
+
+
+@needs_strace
+def test_a_kernel_that_lets_nobody_look_for_them_is_asked_before_all_else(tmp_path):
+    """Behind the others its answer would cost loading them twice."""
+    done = run_recorder(tmp_path / "t", "true", before=["strace", "-e", "trace=bpf", "-o", tmp_path / "calls"])
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "calls").read_text().count('prog_name="block_bio_queue"') == 1

@@ -12,6 +12,7 @@ import pandas as pd
 import characterize
 from characterize.layout import BlockDataClass, BlockFlag, BlockForm, BlockOp
 from tests.machines.block_device import SECTOR_BYTES, BlockDevice, Extent, extents, lies_at, run
+from tests.truths.page_cache import cache_only
 from tests.truths.told import run_recorder
 
 FILE_BYTES = 8 << 20
@@ -99,8 +100,8 @@ def pieces_of(run: Run, name: str) -> pd.DataFrame:
 
 def make_cold(file: Path) -> None:
     run("dd", "if=/dev/urandom", f"of={file}", "bs=1M", f"count={FILE_BYTES >> 20}", "conv=fsync")
-    os.sync()
-    Path("/proc/sys/vm/drop_caches").write_text("1")
+    run("sync", "--file-system", file)
+    cache_only(file, [])
 
 
 WAYS = {

@@ -21,7 +21,7 @@ from tests.runs.running_replay import conserved, lines_and_document, looped, own
 from tests.traces.made_trace import made_trace, read, write
 from tests.truths.straced import ENGINE, ROOT, needs_engine
 
-pytestmark = needs_engine
+pytestmark = [needs_engine, pytest.mark.parallel]
 pytest_plugins = ["tests.machines.small_file_system"]
 
 

@@ -16,7 +16,7 @@ from tests.traces.made_trace import made_trace, read, write
 from tests.truths.page_cache import cached_ranges
 from tests.truths.straced import ENGINE, needs_engine, needs_strace, op, strace_run_phase
 
-pytestmark = needs_engine
+pytestmark = [needs_engine, pytest.mark.parallel]
 pytest_plugins = ["tests.runs.image_engine", "tests.machines.small_file_system"]
 
 needs_fincore = pytest.mark.skipif(not shutil.which("fincore"), reason="fincore (util-linux) is not installed")

@@ -12,7 +12,7 @@ from tests.traces.made_trace import made_trace, read, write
 from tests.truths.sparse_file import between, data_ranges
 from tests.truths.straced import needs_engine, needs_strace, strace_run_phase
 
-pytestmark = needs_engine
+pytestmark = [needs_engine, pytest.mark.parallel]
 pytest_plugins = ["tests.runs.image_engine", "tests.machines.small_file_system"]
 
 MIB = 1 << 20

@@ -39,7 +39,7 @@ from tests.truths.page_cache import cached_ranges
 from tests.truths.straced import ENGINE, needs_engine, needs_strace, op
 from tests.truths.told import PROGRAMS
 
-pytestmark = [needs_engine, pytest.mark.root]
+pytestmark = [needs_engine, pytest.mark.root, pytest.mark.parallel]
 
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs")
 NO_RESERVE = {"ext4": ("-m", "0")}  # that root could use

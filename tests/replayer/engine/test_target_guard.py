@@ -14,7 +14,7 @@ from tests.machines.made_devices import linear
 from tests.truths.straced import ROOT, needs_engine
 
 pytest_plugins = ["tests.machines.guarded_device"]
-pytestmark = [needs_engine, pytest.mark.root]
+pytestmark = [needs_engine, pytest.mark.root, pytest.mark.parallel]
 
 
 def refused(engine, tmp_path, device, words, **keywords) -> None:
