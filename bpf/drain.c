@@ -56,6 +56,8 @@ static void take_path_of_file(struct drain *drain, const struct ring_name *name,
 		if (pending->record.kind == RECORD_FILE && pending->record.file.file == name->file) {
 			replace(&pending->path, path);
 			pending->viewer_process = name->process;
+			if (drain->meet)
+				drain->meet(drain->observer, pending);
 			return;
 		}
 	}

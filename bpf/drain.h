@@ -68,6 +68,8 @@ struct drain {
 		lost_here[TRACE_KINDS_MAX]; /* events dropped for lack of memory, by the kind of record they would be */
 	/* Sees every record before it is written, and may complete it. */
 	void (*observe)(void *observer, struct pending *pending);
+	/* Sees every FILE record as soon as it has come with its path. */
+	void (*meet)(void *observer, const struct pending *file);
 	void *observer;
 	/* Filters of the user's for names, which the kernel side does not judge. */
 	const char *path_prefix; /* NULL = none */

@@ -13,6 +13,8 @@ struct first_sight {
 };
 
 int first_sight_init(struct first_sight *first_sight);
+/* Sees every FILE record as soon as it comes, with its path. */
+void first_sight_meet(struct first_sight *first_sight, const struct pending *pending);
 /* Sees every record before it is written, in the order of their ends. */
 void first_sight_observe(struct first_sight *first_sight, const struct pending *pending);
 /* Looks at files and writes what is known. All that ended until passed_ns was observed. */

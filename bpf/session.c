@@ -56,6 +56,12 @@ static void observe(void *observer, struct pending *pending)
 	}
 }
 
+static void meet(void *observer, const struct pending *file)
+{
+	struct session *session = observer;
+	first_sight_meet(&session->first_sight, file);
+}
+
 static int make_room(void *drain)
 {
 	return drain_take(drain);
@@ -302,6 +308,7 @@ int session_record(struct session *session)
 		return fail("read", "the ring buffers", error, "");
 	}
 	session->drain.observe = observe;
+	session->drain.meet = meet;
 	session->drain.observer = session;
 	session->drain.path_prefix = *session->options->path_prefix ? session->options->path_prefix : NULL;
 	session->drain.device_filter = session->options->device ? &session->device_filter : NULL;
