@@ -47,6 +47,11 @@ void first_sight_round(struct first_sight *first_sight, struct writer *writer, u
 	holes_round(&first_sight->holes, writer, passed_ns);
 }
 
+bool first_sight_is_busy(const struct first_sight *first_sight)
+{
+	return first_sight->residency.looked < first_sight->residency.count;
+}
+
 void first_sight_finish(struct first_sight *first_sight, struct writer *writer)
 {
 	residency_round(&first_sight->residency, writer, UINT64_MAX, 0);

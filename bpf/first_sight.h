@@ -19,6 +19,8 @@ void first_sight_meet(struct first_sight *first_sight, const struct pending *pen
 void first_sight_observe(struct first_sight *first_sight, const struct pending *pending);
 /* Looks at files and writes what is known. All that ended until passed_ns was observed. */
 void first_sight_round(struct first_sight *first_sight, struct writer *writer, uint64_t passed_ns);
+/* Whether files are left to look at in the next round. */
+bool first_sight_is_busy(const struct first_sight *first_sight);
 /* The last round, when all records were observed. */
 void first_sight_finish(struct first_sight *first_sight, struct writer *writer);
 void first_sight_deinit(struct first_sight *first_sight);

@@ -3,9 +3,10 @@
  * Turns a file that was partly in the page cache when it was first seen into RESIDENT records.
  *
  * The kernel side knows how many pages there were, not which. They are looked up here, in the round that takes the FILE
- * record from its ring: it comes at once, or where files have come just before, within HURRIED_INTERVAL_MS (session.c), and a
- * large file takes more. What the program has read or dropped in between counts as if it had been there or not; nothing is
- * subtracted, because the records say what was read, and when. What was found waits until the FILE record is in the trace. With them goes in which share of the file's cached pages lay in large folios.
+ * record from its ring: it comes at once, or where files have come just before, within HURRIED_INTERVAL_MS (session.c); for
+ * a large file more. What the program has read or dropped in between counts as if it had been there or not; nothing is
+ * subtracted, because the records say what was read, and when. What was found waits until the FILE record is in the trace.
+ * With it goes in which share of the file's cached pages lay in large folios.
  */
 #include "residency.h"
 
