@@ -24,6 +24,14 @@ static __always_inline void note_account(struct account *account, struct task_st
 __u32 adoption_rounds __weak = 0;
 __u64 adoptions __weak = 0;
 
+static __always_inline void count_adoption(void)
+{
+	__sync_fetch_and_add(&adoptions, 1);
+	void *ring = alarm == ALARM_FOR_LOOKUPS ? ring_of_this_cpu() : NULL;
+	if (ring)
+		sound_alarm(ring);
+}
+
 /*
  * A task that is traced already stays as it is. The kernel's threads, which are in the first of all groups, make no calls: what
  * they read and write is for others.
@@ -40,7 +48,7 @@ static __always_inline void adopt_task(struct task_struct *task)
 	}
 	note_account(&state->before, task);
 	state->adopted_in = adoption_rounds + 1;
-	__sync_fetch_and_add(&adoptions, 1);
+	count_adoption();
 }
 
 /* Whether what it has open and mapped is to be announced now. */

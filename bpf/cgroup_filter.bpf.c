@@ -69,7 +69,7 @@ int BPF_PROG(cgroup_attach_task, struct cgroup *group, const char *path, struct 
 	/* Its other threads are not told here: the recorder, which sees that there is something new, runs adopt_group again. */
 	adopt_task(leader);
 	if (all_threads)
-		__sync_fetch_and_add(&adoptions, 1);
+		count_adoption();
 	return 0;
 }
 

@@ -132,7 +132,12 @@ struct device_total counters_device(const struct tracer *tracer, uint32_t device
 	return total;
 }
 
-/* In one call, because it is made in each round of the recorder; per-CPU arrays can do that since 5.13. */
+uint64_t counters_losses_counted(const struct tracer *tracer)
+{
+	return tracer->bpf->bss->losses_counted;
+}
+
+/* In one call; per-CPU arrays can do that since 5.13. */
 int counters_losses(const struct tracer *tracer, struct loss *of)
 {
 	uint32_t keys[TRACE_KINDS_MAX], count = TRACE_KINDS_MAX, position;

@@ -35,6 +35,8 @@ uint64_t counters_files_unsent(const struct tracer *tracer);
 uint64_t counters_tasks_left(const struct tracer *tracer);
 /* Nothing for a device that has completed nothing. */
 struct device_total counters_device(const struct tracer *tracer, uint32_t device);
+/* Another number after each loss: in memory, while to read the losses themselves takes a system call. */
+uint64_t counters_losses_counted(const struct tracer *tracer);
 /* of[kind * cpu_count + cpu] for all TRACE_KINDS_MAX kinds. 0 or a negative errno. */
 int counters_losses(const struct tracer *tracer, struct loss *of);
 

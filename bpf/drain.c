@@ -56,6 +56,9 @@ static void take_path_of_file(struct drain *drain, const struct ring_name *name,
 		if (pending->record.kind == RECORD_FILE && pending->record.file.file == name->file) {
 			replace(&pending->path, path);
 			pending->viewer_process = name->process;
+			drain->lookup_count += pending->record.file.size_bytes > 0;
+			if (drain->meet)
+				drain->meet(drain->observer, pending);
 			return;
 		}
 	}
@@ -76,6 +79,7 @@ static void take_name(struct drained_ring *ring, const struct ring_name *name)
 		return;
 	}
 	struct announced *announced = announced_by(ring, name);
+	drain->lookup_count++;
 	if (!text) {
 		announced->incomplete = true;
 		return;
@@ -418,6 +422,11 @@ int drain_init(struct drain *drain, const int *rings, int ring_count, struct wri
 		}
 	}
 	return 0;
+}
+
+int drain_descriptor(const struct drain *drain)
+{
+	return ring_buffer__epoll_fd(drain->rings);
 }
 
 int drain_take(struct drain *drain)

@@ -68,17 +68,22 @@ struct drain {
 		lost_here[TRACE_KINDS_MAX]; /* events dropped for lack of memory, by the kind of record they would be */
 	/* Sees every record before it is written, and may complete it. */
 	void (*observe)(void *observer, struct pending *pending);
+	/* Sees every FILE record as soon as it has come with its path. */
+	void (*meet)(void *observer, const struct pending *file);
 	void *observer;
 	/* Filters of the user's for names, which the kernel side does not judge. */
 	const char *path_prefix; /* NULL = none */
 	struct device_filter *device_filter; /* NULL = none */
 	uint64_t filtered_count; /* operations that they left out */
+	uint64_t lookup_count; /* names and files that were looked up, or are to be */
 	uint64_t event_count, event_bytes; /* what came through the rings, without their headers of 8 bytes */
 	struct wake_record wake; /* of a call whose record comes next; kind 0 = none */
 };
 
 /* rings[i] is the descriptor of the ring of one CPU. 0 or a negative errno. */
 int drain_init(struct drain *drain, const int *rings, int ring_count, struct writer *writer);
+/* A descriptor of epoll, which has an event when a program wakes the recorder, and another one only the next time. */
+int drain_descriptor(const struct drain *drain);
 /* Takes everything out of the rings into memory, to make room in them. 0 or a negative errno. */
 int drain_take(struct drain *drain);
 /* Takes everything out of the rings and writes what can no longer be overtaken. 0 or a negative errno. */

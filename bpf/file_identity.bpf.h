@@ -240,7 +240,7 @@ static __always_inline bool send_path(const struct path *path, __u8 role, __u64 
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	write_path(name, number_of(path), (__u64)task);
 	finish_name(name, role, 0, task, now_ns);
-	submit_event(name);
+	submit_for_lookup(name);
 	return true;
 }
 
@@ -331,7 +331,10 @@ static __always_inline __u32 send_file(struct file *file, struct inode *inode, c
 	record->resident_bytes = resident_bytes < size_bytes ? resident_bytes : size_bytes;
 	/* The recorder takes what lies in the ring up to the first event that is not submitted: never the record without its name. */
 	submit_event(name);
-	submit_event(record);
+	if (size_bytes)
+		submit_for_lookup(record);
+	else
+		submit_event(record);
 	return id;
 }
 

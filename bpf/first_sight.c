@@ -26,27 +26,35 @@ static bool may_make_hole(const struct pending *pending)
 	       (fileop->op == FILEOP_FALLOCATE && fileop->flags >> 16 & ~(uint32_t)FALLOC_FL_KEEP_SIZE);
 }
 
+void first_sight_meet(struct first_sight *first_sight, const struct pending *pending)
+{
+	const struct file_record *file = &pending->record.file;
+	residency_note(&first_sight->residency, file, pending->path, (pid_t)pending->viewer_process);
+	holes_note(&first_sight->holes, file, pending->path, (pid_t)pending->viewer_process);
+}
+
 void first_sight_observe(struct first_sight *first_sight, const struct pending *pending)
 {
-	if (pending->record.kind == RECORD_FILE) {
-		const struct file_record *file = &pending->record.file;
-		residency_note(&first_sight->residency, file, pending->path, (pid_t)pending->viewer_process);
-		holes_note(&first_sight->holes, file, pending->path, (pid_t)pending->viewer_process);
-	} else if (may_make_hole(pending)) {
-		/* An IO record has both at the same places. Whose a name is comes out later: 0 stands for any file. */
-		holes_doubt(&first_sight->holes, pending->record.fileop.file, pending->record.fileop.start_ns);
-	}
+	/* An IO record has both at the same places. Whose a name is comes out later: 0 stands for any file. */
+	const struct fileop_record *fileop = &pending->record.fileop;
+	if (may_make_hole(pending))
+		holes_doubt(&first_sight->holes, fileop->file, fileop->start_ns, pending->end_ns);
 }
 
 void first_sight_round(struct first_sight *first_sight, struct writer *writer, uint64_t passed_ns)
 {
-	residency_round(&first_sight->residency, writer, RESIDENCY_NS_MAX);
+	residency_round(&first_sight->residency, writer, passed_ns, RESIDENCY_NS_MAX);
 	holes_round(&first_sight->holes, writer, passed_ns);
+}
+
+bool first_sight_is_busy(const struct first_sight *first_sight)
+{
+	return first_sight->residency.looked < first_sight->residency.count;
 }
 
 void first_sight_finish(struct first_sight *first_sight, struct writer *writer)
 {
-	residency_round(&first_sight->residency, writer, 0);
+	residency_round(&first_sight->residency, writer, UINT64_MAX, 0);
 	holes_finish(&first_sight->holes, writer);
 }
 

@@ -3,7 +3,7 @@
  * Turns a file that had holes when it was first seen into HOLE records.
  *
  * A thread looks for them, as lseek waits for the lock that writes to a file hold, and the rings fill meanwhile. It looks
- * some 50 ms after first sight, so two things may have happened since. A hole was filled: then it is not found, and a
+ * some ms after first sight, so two things may have happened since. A hole was filled: then it is not found, and a
  * replay has data there. Or a hole was made where data was, which must not be noted: so what is found is held until all
  * operations are known that had begun when the thread was through, and dropped if one of them may have done that. What
  * nobody records is not known: of a program that is not traced, MADV_REMOVE, a clone, what was lost, and an operation whose
@@ -161,18 +161,20 @@ void holes_note(struct holes *holes, const struct file_record *record, const cha
 	sem_post(&holes->wanted);
 }
 
-static void doubt(struct holed_file *file, uint32_t id, uint64_t start_ns)
+/* What had ended at first sight has made no other hole since. */
+static void doubt(struct holed_file *file, uint32_t id, uint64_t start_ns, uint64_t end_ns)
 {
-	if ((!id || file->seen.record.file == id) && start_ns < file->changed_ns)
+	bool may_be_it = !id || file->seen.record.file == id;
+	if (may_be_it && end_ns >= file->seen.record.time_ns && start_ns < file->changed_ns)
 		file->changed_ns = start_ns;
 }
 
-void holes_doubt(struct holes *holes, uint32_t file, uint64_t start_ns)
+void holes_doubt(struct holes *holes, uint32_t file, uint64_t start_ns, uint64_t end_ns)
 {
 	for (uint32_t i = holes->taken; i != holes->noted; i++)
-		doubt(slot_of(holes, i), file, start_ns);
+		doubt(slot_of(holes, i), file, start_ns, end_ns);
 	for (uint32_t i = 0; i < holes->held_count; i++)
-		doubt(&holes->held[i], file, start_ns);
+		doubt(&holes->held[i], file, start_ns, end_ns);
 }
 
 static void forget(struct holes *holes, struct holed_file *file)

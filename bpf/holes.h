@@ -54,8 +54,8 @@ struct holes {
 int holes_init(struct holes *holes);
 /* Takes note of a file at its first sight. */
 void holes_note(struct holes *holes, const struct file_record *record, const char *path, pid_t viewer);
-/* An operation on a file, of any if that is 0, that may make a hole of data has started at this time. */
-void holes_doubt(struct holes *holes, uint32_t file, uint64_t start_ns);
+/* An operation on a file, of any if that is 0, may have made a hole of data between these times. */
+void holes_doubt(struct holes *holes, uint32_t file, uint64_t start_ns, uint64_t end_ns);
 /* Writes the holes of which it is known that they are right. All that ended until passed_ns was told to holes_doubt(). */
 void holes_round(struct holes *holes, struct writer *writer, uint64_t passed_ns);
 /* The last round: waits for files that are still to be looked at. */

@@ -69,7 +69,7 @@ static __always_inline void finish_name_of(const struct async_operation *operati
 	/* The thread of its record, and not the worker that ends it. */
 	name->thread = operation->thread;
 	name->process = operation->process;
-	submit_event(name);
+	submit_for_lookup(name);
 }
 
 /* Where a relative name starts. 0 if there is no room for it. */

@@ -39,6 +39,9 @@ enum {
 	BPF_F_NO_PREALLOC = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
+	BPF_RB_RING_SIZE = 1,
 };
 
 /* What else is a number in the kernel; O_* as on the generic architectures. */

@@ -48,23 +48,37 @@ static void enter_counted(struct losses *losses, struct writer *writer, int kind
 		enter(losses, writer, kind, cpu, now->count - before->count, after_ns, now->last_ns);
 }
 
-int losses_poll(struct losses *losses, const struct tracer *tracer, const struct drain *drain, struct writer *writer)
+/* What the programs have counted. 0 or a negative errno. */
+static int poll_counted(struct losses *losses, const struct tracer *tracer, struct writer *writer)
 {
-	uint64_t began_ns = monotonic_ns();
+	uint64_t counted = counters_losses_counted(tracer);
+	if (counted == losses->counted)
+		return 0;
 	int error = counters_losses(tracer, losses->now);
 	if (error)
 		return error;
-	for (int kind = 0; kind < TRACE_KINDS_MAX; kind++) {
+	for (int kind = 0; kind < TRACE_KINDS_MAX; kind++)
 		for (int cpu = 0; cpu < tracer->cpu_count; cpu++)
 			enter_counted(losses, writer, kind, cpu, (size_t)kind * tracer->cpu_count + cpu);
+	losses->counted = counted;
+	struct loss *before = losses->before;
+	losses->before = losses->now;
+	losses->now = before;
+	return 0;
+}
+
+int losses_poll(struct losses *losses, const struct tracer *tracer, const struct drain *drain, struct writer *writer)
+{
+	uint64_t began_ns = monotonic_ns();
+	int error = poll_counted(losses, tracer, writer);
+	if (error)
+		return error;
+	for (int kind = 0; kind < TRACE_KINDS_MAX; kind++) {
 		uint64_t here = drain->lost_here[kind] - losses->here_before[kind];
 		losses->here_before[kind] += here;
 		if (here)
 			enter(losses, writer, kind, GAP_NO_CPU, here, losses->polled_ns, began_ns);
 	}
-	struct loss *before = losses->before;
-	losses->before = losses->now;
-	losses->now = before;
 	losses->polled_ns = began_ns;
 	return 0;
 }

@@ -11,6 +11,7 @@ enum { GAP_NO_CPU = 0xffff }; /* lost by the recorder itself, for lack of memory
 /* How far the losses have been entered into the trace. */
 struct losses {
 	struct loss *now, *before; /* [kind * CPUs + cpu] */
+	uint64_t counted; /* counters_losses_counted when they were read last */
 	uint64_t here_before[TRACE_KINDS_MAX];
 	uint64_t polled_ns; /* when the last round read the counters; what it did not count was lost after that */
 	uint64_t sum;

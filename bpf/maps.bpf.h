@@ -19,6 +19,7 @@
 enum {
 	OPERATION_COUNT_BITS = 40,
 	REQUESTS_IN_FLIGHT_MAX = 1 << 16,
+	FILLING_SHARE = 4, /* a ring of which that part is full is filling */
 	DIRTY_STRETCHES_MAX = 1 << 18,
 	DIRTY_STRETCH_BYTES = 1 << 20,
 	THREAD_COMPAT = 0x2, /* TS_COMPAT */
@@ -293,6 +294,9 @@ static __always_inline void count_skip(__u32 skip)
 		__sync_fetch_and_add(count, 1);
 }
 
+/* Changes with every loss, and tells the recorder to look at them, which takes a system call. */
+__u64 losses_counted __weak = 0;
+
 static __always_inline void count_loss(__u32 kind, __u64 now_ns)
 {
 	struct loss *loss = bpf_map_lookup_elem(&losses, &kind);
@@ -300,13 +304,46 @@ static __always_inline void count_loss(__u32 kind, __u64 now_ns)
 		return;
 	loss->last_ns = now_ns;
 	__sync_fetch_and_add(&loss->count, 1);
+	__sync_fetch_and_add(&losses_counted, 1);
+}
+
+/* What the recorder is to be woken for (enum alarm). For every event that would cost more than the event. */
+__u32 alarm __weak = ALARM_OFF;
+
+static __always_inline void *ring_of_this_cpu(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	return bpf_map_lookup_elem(&rings, &cpu);
+}
+
+/* Wakes the recorder by an event of nothing, which it passes over. */
+static __always_inline void sound_alarm(void *ring)
+{
+	void *nothing = bpf_ringbuf_reserve(ring, sizeof(__u64), 0);
+	if (!nothing)
+		return;
+	alarm = ALARM_OFF;
+	bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline bool is_filling(void *ring)
+{
+	return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(ring, BPF_RB_RING_SIZE) / FILLING_SHARE;
+}
+
+/* Where the next event goes, or NULL. */
+static __always_inline void *ring_for_event(void)
+{
+	void *ring = ring_of_this_cpu();
+	if (ring && alarm != ALARM_OFF && is_filling(ring))
+		sound_alarm(ring);
+	return ring;
 }
 
 /* Space for one event in this CPU's ring, or NULL. The size must be a constant. */
 #define try_reserve_event(event_bytes)                                   \
 	({                                                               \
-		__u32 cpu = bpf_get_smp_processor_id();                  \
-		void *ring = bpf_map_lookup_elem(&rings, &cpu);          \
+		void *ring = ring_for_event();                           \
 		ring ? bpf_ringbuf_reserve(ring, event_bytes, 0) : NULL; \
 	})
 
@@ -400,10 +437,18 @@ static __always_inline void operation_ends(__u8 op, __u8 source, __s64 result)
 	__sync_fetch_and_add(&total->bytes, result);
 }
 
-/* The recorder polls: waking it for every event would cost more than the event. */
 static __always_inline void submit_event(void *event)
 {
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* One for which the recorder has something to look up. */
+static __always_inline void submit_for_lookup(void *event)
+{
+	bool wakes = alarm == ALARM_FOR_LOOKUPS;
+	if (wakes)
+		alarm = ALARM_OFF;
+	bpf_ringbuf_submit(event, wakes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
 #endif /* FLEXTRACE_MAPS_BPF_H */

@@ -223,7 +223,7 @@ __weak int send_argument(int directory, __u64 text, __u32 role, __u64 now_ns)
 	name->start = 0;
 	name->bytes = bytes - 1;
 	finish_name(name, role, 0, task, now_ns);
-	submit_event(name);
+	submit_for_lookup(name);
 	return ARGUMENT_SENT;
 }
 

@@ -2,10 +2,11 @@
 /*
  * Turns a file that was partly in the page cache when it was first seen into RESIDENT records.
  *
- * The kernel side knows how many pages there were, not which. They are looked up here, when the FILE record is written: up
- * to two rounds of the recorder (10 ms) after first sight, for a large file more. What the program has read or dropped in
- * between counts as if it had been there or not; nothing is subtracted, because the records say what was read, and when.
- * With them goes in which share of the file's cached pages lay in large folios.
+ * The kernel side knows how many pages there were, not which. They are looked up here, in the round that takes the FILE
+ * record from its ring: it comes at once, or where files have come just before, within HURRIED_INTERVAL_MS (session.c); for
+ * a large file more. What the program has read or dropped in between counts as if it had been there or not; nothing is
+ * subtracted, because the records say what was read, and when. What was found waits until the FILE record is in the trace.
+ * With it goes in which share of the file's cached pages lay in large folios.
  */
 #include "residency.h"
 
@@ -40,11 +41,22 @@ int residency_init(struct residency *residency)
 	*residency = (struct residency){
 		.descriptor = -1,
 		.has_cachestat = true,
-		.waiting = calloc(RESIDENT_FILES_MAX, sizeof(*residency->waiting)),
+		.files = calloc(RESIDENT_FILES_MAX, sizeof(*residency->files)),
 		.ranges = calloc(RESIDENT_RANGES_MAX, sizeof(*residency->ranges)),
 	};
 	folio_size_init(&residency->folio_size);
-	return residency->waiting && residency->ranges ? 0 : -ENOMEM;
+	return residency->files && residency->ranges ? 0 : -ENOMEM;
+}
+
+static struct resident_file *file_at(struct residency *residency, uint32_t index)
+{
+	return &residency->files[(residency->first + index) % RESIDENT_FILES_MAX];
+}
+
+/* The one that is looked at, or the next one. */
+static struct resident_file *current_file(struct residency *residency)
+{
+	return file_at(residency, residency->looked);
 }
 
 void residency_note(struct residency *residency, const struct file_record *record, const char *path, pid_t viewer)
@@ -57,8 +69,8 @@ void residency_note(struct residency *residency, const struct file_record *recor
 		residency->given_up++;
 		return;
 	}
-	uint32_t slot = (residency->first + residency->count++) % RESIDENT_FILES_MAX;
-	residency->waiting[slot] = (struct seen_file){.record = *record, .path = copy, .viewer = viewer};
+	*file_at(residency, residency->count++) =
+		(struct resident_file){.seen = {.record = *record, .path = copy, .viewer = viewer}};
 }
 
 /*
@@ -151,7 +163,7 @@ static void look_at_chunk(struct residency *residency)
 
 static void begin_file(struct residency *residency)
 {
-	const struct seen_file *file = &residency->waiting[residency->first];
+	const struct seen_file *file = &current_file(residency)->seen;
 	residency->page = residency->range_count = residency->joined_pages = residency->looks = 0;
 	residency->step = CHUNK_PAGES;
 	residency->pages = (file->record.size_bytes + page_bytes() - 1) / page_bytes();
@@ -165,11 +177,6 @@ static void begin_file(struct residency *residency)
 		add_range(residency, 0, residency->pages);
 	}
 }
-
-/* What is known of large folios, in the numbers of resident_record. */
-struct large_folios {
-	uint8_t share, order;
-};
 
 /* Of the pages by the order of their folios. */
 static struct large_folios summarize(const uint64_t pages[FOLIO_ORDER_MAX + 1])
@@ -217,65 +224,81 @@ static struct large_folios look_at_folios(struct residency *residency, const str
 	return summarize(pages);
 }
 
-static void end_file(struct residency *residency, struct writer *writer)
+static void end_file(struct residency *residency)
 {
-	struct seen_file *file = &residency->waiting[residency->first];
-	struct large_folios large = {0};
-	if (residency->page < residency->pages) {
-		residency->given_up++;
-		residency->range_count = 0; /* a part would be taken for all that was cached */
+	struct resident_file *file = current_file(residency);
+	size_t bytes = residency->range_count * sizeof(*file->ranges);
+	/* A part would be taken for all that was cached. */
+	bool is_whole = residency->page == residency->pages;
+	file->ranges = is_whole && bytes ? malloc(bytes) : NULL;
+	if (file->ranges) {
+		memcpy(file->ranges, residency->ranges, bytes);
+		file->range_count = residency->range_count;
+		file->large = look_at_folios(residency, &file->seen);
 	}
-	if (residency->range_count)
-		large = look_at_folios(residency, file);
-	for (uint32_t i = 0; i < residency->range_count; i++) {
-		const struct resident_range *range = &residency->ranges[i];
-		uint64_t end = range->last * page_bytes();
-		struct resident_record record = {
-			.kind = RECORD_RESIDENT,
-			.large_folios = large.share,
-			.large_folio_order = large.order,
-			.file = file->record.file,
-			.time_ns = file->record.time_ns,
-			.offset = range->first * page_bytes(),
-		};
-		/* The last page ends where the file does. */
-		record.bytes = (end < file->record.size_bytes ? end : file->record.size_bytes) - record.offset;
-		writer_append(writer, &record);
-	}
+	residency->given_up += !is_whole || (bytes && !file->ranges);
 	if (residency->descriptor >= 0)
 		close(residency->descriptor);
 	residency->descriptor = -1;
 	residency->pages = residency->page = 0;
-	free(file->path);
+	residency->looked++;
+}
+
+static void write_ranges(const struct resident_file *file, struct writer *writer)
+{
+	const struct file_record *seen = &file->seen.record;
+	for (uint32_t i = 0; i < file->range_count; i++) {
+		const struct resident_range *range = &file->ranges[i];
+		uint64_t end = range->last * page_bytes();
+		struct resident_record record = {
+			.kind = RECORD_RESIDENT,
+			.large_folios = file->large.share,
+			.large_folio_order = file->large.order,
+			.file = seen->file,
+			.time_ns = seen->time_ns,
+			.offset = range->first * page_bytes(),
+		};
+		/* The last page ends where the file does. */
+		record.bytes = (end < seen->size_bytes ? end : seen->size_bytes) - record.offset;
+		writer_append(writer, &record);
+	}
+}
+
+static void forget_first(struct residency *residency)
+{
+	struct resident_file *file = file_at(residency, 0);
+	free(file->ranges);
+	free(file->seen.path);
 	residency->first = (residency->first + 1) % RESIDENT_FILES_MAX;
 	residency->count--;
 }
 
-void residency_round(struct residency *residency, struct writer *writer, uint64_t limit_ns)
+void residency_round(struct residency *residency, struct writer *writer, uint64_t passed_ns, uint64_t limit_ns)
 {
 	uint64_t began_ns = monotonic_ns();
-	while (residency->count && (!limit_ns || monotonic_ns() - began_ns < limit_ns)) {
+	while (residency->looked < residency->count && (!limit_ns || monotonic_ns() - began_ns < limit_ns)) {
 		if (residency->page == 0)
 			begin_file(residency);
 		if (residency->page < residency->pages && residency->looks < LOOKS_MAX)
 			look_at_chunk(residency);
 		else
-			end_file(residency, writer);
+			end_file(residency);
+	}
+	for (; residency->looked && file_at(residency, 0)->seen.record.time_ns <= passed_ns; residency->looked--) {
+		write_ranges(file_at(residency, 0), writer);
+		forget_first(residency);
 	}
 }
 
 void residency_deinit(struct residency *residency)
 {
-	if (!residency->waiting)
+	if (!residency->files)
 		return; /* never made */
-	while (residency->count) {
-		free(residency->waiting[residency->first].path);
-		residency->first = (residency->first + 1) % RESIDENT_FILES_MAX;
-		residency->count--;
-	}
+	while (residency->count)
+		forget_first(residency);
 	if (residency->descriptor >= 0)
 		close(residency->descriptor);
 	folio_size_deinit(&residency->folio_size);
-	free(residency->waiting);
+	free(residency->files);
 	free(residency->ranges);
 }

@@ -113,6 +113,16 @@ enum {
 };
 _Static_assert((int)CALL_LAST <= CALL_MASK, "a call and its flags fit into a byte");
 
+/*
+ * What wakes the recorder before its next round is due. It sets that before it takes what the rings hold, so that nothing
+ * comes between; whoever wakes it turns it off.
+ */
+enum alarm {
+	ALARM_OFF = 0, /* it is up, or on its way */
+	ALARM_FOR_ROOM = 1, /* a ring is filling */
+	ALARM_FOR_LOOKUPS = 2, /* or there is something to look up: a file, a name, a process that came */
+};
+
 /* What was dropped on one CPU of one record kind. */
 struct loss {
 	__u64 count;

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -19,7 +20,8 @@
 #include "summary.h"
 
 enum {
-	POLL_INTERVAL_MS = 5, /* between two rounds; at 10^6 events per second a CPU's default ring fills in 230 ms */
+	INTERVAL_MS = 20, /* between two rounds, if nobody wakes the recorder */
+	HURRIED_INTERVAL_MS = 5, /* while there are things to look up, and nobody wakes it for these */
 	SIGNAL_NS = 50000000, /* within which a signal that comes twice is one, as that of timeout(1) */
 	INFERRED_MANY = 1 << 16, /* offsets to work out that may take so long that the user is told */
 };
@@ -56,21 +58,45 @@ static void observe(void *observer, struct pending *pending)
 	}
 }
 
+static void meet(void *observer, const struct pending *file)
+{
+	struct session *session = observer;
+	first_sight_meet(&session->first_sight, file);
+}
+
 static int make_room(void *drain)
 {
 	return drain_take(drain);
+}
+
+/*
+ * Rounds take the application's processors and caches, so they are few where nothing hurries. Nothing does until there is
+ * something to look up (ALARM_FOR_LOOKUPS); what more there is comes in rounds that are near each other, since to be woken
+ * for each costs more. Only after one without any it is listened for again, as what came after that one was not.
+ */
+static void set_pace(struct session *session, uint64_t lookups_before)
+{
+	bool listened = !session->hurries;
+	session->hurries = session->drain.lookup_count != lookups_before || first_sight_is_busy(&session->first_sight);
+	session->interval_ms = listened && !session->hurries ? INTERVAL_MS : HURRIED_INTERVAL_MS;
+	/* What it was for may have been taken in this round, and then nothing ends the wait: it is to be set again. */
+	if (tracer_alarm(&session->tracer) == ALARM_OFF)
+		session->interval_ms = 0;
 }
 
 /* Takes what the rings hold and writes what is ready. 0 or a negative errno. */
 static int do_round(struct session *session)
 {
 	const struct between between = {make_room, &session->drain};
+	uint64_t lookups_before = session->drain.lookup_count;
+	tracer_set_alarm(&session->tracer, session->hurries ? ALARM_FOR_ROOM : ALARM_FOR_LOOKUPS);
 	int error = drain_round(&session->drain);
 	if (!error)
 		error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
 	if (!error)
 		error = tracer_adopt_arrivals(&session->tracer, &between);
 	first_sight_round(&session->first_sight, &session->writer, session->drain.passed_ns);
+	set_pace(session, lookups_before);
 	if (session->losses.sum && !session->loss_said) {
 		session->loss_said = true;
 		status_clear(&session->status);
@@ -81,22 +107,50 @@ static int do_round(struct session *session)
 	return error ? error : session->writer.error;
 }
 
+/* What ends the wait for a round. */
+enum { AWAITED_PROCESS, AWAITED_SIGNAL, AWAITED_RINGS, AWAITED };
+
+static int await_all(const struct session *session, int awaited)
+{
+	const int descriptors[AWAITED] = {session->target.process_descriptor, session->signals,
+					  drain_descriptor(&session->drain)};
+	for (int i = 0; i < AWAITED; i++) {
+		/* That there is something in the rings ends no wait, only that somebody wakes whoever waits for it. */
+		struct epoll_event event = {.events = i == AWAITED_RINGS ? EPOLLIN | EPOLLET : EPOLLIN, .data.u32 = i};
+		if (descriptors[i] >= 0 && epoll_ctl(awaited, EPOLL_CTL_ADD, descriptors[i], &event))
+			return -errno;
+	}
+	return 0;
+}
+
+static int wait_ms(const struct session *session)
+{
+	uint64_t now_ns = session->ends_ns ? monotonic_ns() : 0;
+	uint64_t left_ms = session->ends_ns > now_ns ? (session->ends_ns - now_ns) / 1000000 + 1 : 0;
+	return session->ends_ns && left_ms < (uint64_t)session->interval_ms ? (int)left_ms : session->interval_ms;
+}
+
 /* Until the target has ended or somebody has had enough. 0 or a negative errno. */
 static int record_until_end(struct session *session)
 {
-	struct pollfd polled[] = {{.fd = session->target.process_descriptor, .events = POLLIN},
-				  {.fd = session->signals, .events = POLLIN}};
-
+	_cleanup_close_ int awaited = epoll_create1(EPOLL_CLOEXEC);
+	int error = awaited < 0 ? -errno : await_all(session, awaited);
+	if (error)
+		return error;
 	while (!session->stopped_by) {
-		int ready = poll(polled, 2, POLL_INTERVAL_MS);
-		if (ready < 0 && errno != EINTR)
+		struct epoll_event events[AWAITED];
+		bool has_come[AWAITED] = {};
+		int count = epoll_wait(awaited, events, AWAITED, wait_ms(session));
+		if (count < 0 && errno != EINTR)
 			return -errno;
-		int error = do_round(session);
+		for (int i = 0; i < count; i++)
+			has_come[events[i].data.u32] = true;
+		error = do_round(session);
 		if (error)
 			return error;
-		if (ready > 0 && polled[0].revents)
+		if (has_come[AWAITED_PROCESS])
 			session->stopped_by = STOP_END;
-		else if (ready > 0 && polled[1].revents && take_signal(session))
+		else if (has_come[AWAITED_SIGNAL] && take_signal(session))
 			session->stopped_by = STOP_SIGNAL;
 		else if (session->writer.full)
 			session->stopped_by = STOP_MAX_SIZE;
@@ -302,6 +356,7 @@ int session_record(struct session *session)
 		return fail("read", "the ring buffers", error, "");
 	}
 	session->drain.observe = observe;
+	session->drain.meet = meet;
 	session->drain.observer = session;
 	session->drain.path_prefix = *session->options->path_prefix ? session->options->path_prefix : NULL;
 	session->drain.device_filter = session->options->device ? &session->device_filter : NULL;

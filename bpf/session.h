@@ -40,6 +40,8 @@ struct session {
 	int signal_count;
 	uint64_t signalled_ns; /* when the one that waits to be taken was seen, 0 = none */
 	uint64_t ends_ns; /* CLOCK_MONOTONIC, 0 = no limit */
+	int interval_ms; /* to the next round */
+	bool hurries; /* the last round had something to look up */
 	enum stop stopped_by;
 	bool loss_said;
 };

@@ -8,6 +8,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -314,6 +315,17 @@ int tracer_adopt(struct tracer *tracer, pid_t target, const struct between *betw
 int tracer_adopt_arrivals(struct tracer *tracer, const struct between *between)
 {
 	return tracer->bpf->bss->adoptions == tracer->adoptions ? 0 : adopt_group(tracer, between);
+}
+
+void tracer_set_alarm(const struct tracer *tracer, enum alarm alarm)
+{
+	tracer->bpf->bss->alarm = alarm;
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+enum alarm tracer_alarm(const struct tracer *tracer)
+{
+	return tracer->bpf->bss->alarm;
 }
 
 void tracer_find_ended_requests(struct tracer *tracer)

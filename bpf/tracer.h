@@ -56,6 +56,10 @@ int tracer_attach(struct tracer *tracer);
  * rings for the next file that they have open.
  */
 int tracer_adopt(struct tracer *tracer, pid_t target, const struct between *between);
+/* Says what the recorder is to be woken for, through the descriptor of libbpf's ring buffers, before it looks into them. */
+void tracer_set_alarm(const struct tracer *tracer, enum alarm alarm);
+/* ALARM_OFF if it has been woken since. */
+enum alarm tracer_alarm(const struct tracer *tracer);
 /* Takes in all of the processes that have come into the control group since the last time. 0 or a negative errno. */
 int tracer_adopt_arrivals(struct tracer *tracer, const struct between *between);
 /* Records the block requests that have ended unseen, while all programs are still attached. */

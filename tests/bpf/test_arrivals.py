@@ -19,7 +19,7 @@ from tests.truths.told import RECORDER, run_recorder, wait_for_recording
 
 pytest_plugins = ["tests.machines.own_group"]
 pytestmark = pytest.mark.records
-ARRIVAL_SEEN_S = 1  # the recorder looks for arrivals a hundred times a second
+ARRIVAL_SEEN_S = 1  # the recorder is woken for them
 
 COMES_LATER = """
 import mmap, os, sys
