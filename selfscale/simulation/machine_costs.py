@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a profile into what a page and an access cost at a machine's cache and its storage.
 
-The cache, processors and writing back are those of the formula of service times, which the profile's points tell; what
-reads and syncs take of storage, and writes and what is read ahead of a processor, was measured
-(`selfscale.measuring.storage`); the limits on dirty pages are the kernel's.
+Processors and writing back are those of the formula of service times, which the profile's points tell; what reads and
+syncs take of storage, and writes and what is read ahead of a processor, was measured (`selfscale.measuring.storage`);
+the cache is as large as its limit, and the limits on dirty pages are the kernel's.
 """
 
 from __future__ import annotations
@@ -111,17 +111,19 @@ def machine_costs(
     service_times : ServiceTimes
     storage : StorageTimes
     environment : mapping of str to Any
-        Of the profile: its processors (``cpus``), limit on dirty pages (``dirty_limit_bytes``), and what
-        `read_ahead_rules` reads.
+        Of the profile: its processors (``cpus``), the limits on its page cache (``cache_limit_bytes``) and on dirty
+        pages (``dirty_limit_bytes``), and what `read_ahead_rules` reads.
     constants : ndarray, optional
         Natural logarithms instead of the formula's own, to see what their uncertainty means.
     """
     values = np.exp(service_times.constants if constants is None else constants)
     k = {name: float(value) for name, value in zip(CONSTANTS, values, strict=True)}
     border_pages = service_times.border_bytes / PAGE_BYTES
+    # The border of a profile may be where writers begin to wait, a fifth of the cache. An older one has no limit.
+    cache_pages = (environment.get("cache_limit_bytes") or 0) / PAGE_BYTES or border_pages * k["read_cache"]
     dirty_limit_pages = (environment.get("dirty_limit_bytes") or 0) / PAGE_BYTES
     background_pages = BACKGROUND_FRAC * dirty_limit_pages
-    if not 0 < dirty_limit_pages < border_pages:
+    if not 0 < dirty_limit_pages < cache_pages:
         # It is not known, or the cache is full before: a memory group of version 1 has the limits of the whole host.
         background_pages = border_pages * k["write_cache"]
     write_page_busy_ns = NS * k["device_write_byte_s"] * PAGE_BYTES / k["direction_servers"]
@@ -136,7 +138,7 @@ def machine_costs(
     return MachineCosts(
         processors=processors,
         serving_threads=_serving_threads(environment),
-        cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
+        cache_pages=max(1, math.floor(cache_pages)),
         read_ahead=read_ahead_rules(environment),
         dirty_pages=HELD_FRAC / BACKGROUND_FRAC * background_pages,
         background_pages=background_pages,
