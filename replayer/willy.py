@@ -135,20 +135,14 @@ def make_trace(
         raise FlextraceError("depth or size is empirical: say of which trace", 2)
     sizes_bytes = like.sizes(workload.size_mean) if like is not None and size == EMPIRICAL else None
     geometry = _geometry(workload, size, align_bytes, sizes_bytes)
-    count = requests_default(workload) if requests is None else requests
-    check_record_count(count, f"{count} requests")
-    processes = len(geometry.file_units)
-    if count < processes:
-        raise FlextraceError(f"{count} requests are too few for {processes} processes: give one to each at least", 2)
-    covering, warnings = _covers(workload, count, allow_partial=allow_partial)
-    starts, clipped = _starts_by_process(workload, geometry, _split(count, processes), allow_partial)
     families = Families(
         like if like is not None and depth == EMPIRICAL else depth,
         (sizes_bytes[0] / geometry.unit_bytes, sizes_bytes[1]) if sizes_bytes is not None else size,
     )
+    count = requests_default(workload) if requests is None else requests
+    covering, warnings = _covers(workload, count, allow_partial=allow_partial)
+    starts, clipped = _starts_by_process(workload, geometry, count, allow_partial)
     parts = _make_records(workload, geometry, starts, count, families, sync_frac, seed, covering=covering)
-    largest = min(geometry.largest_units(process) for process in range(processes))
-    spread = coefficient_of_variation(families.size, geometry.size_units, largest)
     metadata = {
         "made_by": "willy",
         "tool_version": tool_version(),
@@ -156,7 +150,7 @@ def make_trace(
         "seed": seed,
         "depth": depth,
         "size": size,
-        "size_coefficient_of_variation": round(spread, 4),
+        "size_coefficient_of_variation": round(_spread_of_sizes(families.size, geometry), 4),
         "align_bytes": geometry.unit_bytes,
         "sync_frac": sync_frac,
         "partial": not covering,
@@ -166,6 +160,10 @@ def make_trace(
 
 def _covers(workload: Workload, count: int, *, allow_partial: bool) -> tuple[bool, list[str]]:
     """Whether so many requests can touch every byte, and what is to be said where they need not."""
+    check_record_count(count, f"{count} requests")
+    processes = int(workload.process_num)
+    if count < processes:
+        raise FlextraceError(f"{count} requests are too few for {processes} processes: give one to each at least", 2)
     needed = requests_needed(workload)
     if count >= needed:
         return True, []
@@ -245,16 +243,22 @@ def _rounded_share(sizes_bytes: Sizes, unit: int) -> float:
     return float(shares[np.abs(np.rint(sizes / unit) * unit - sizes) > ROUNDING * sizes].sum())
 
 
+def _spread_of_sizes(size: str | Sizes, geometry: Geometry) -> float:
+    """Coefficient of variation of what is drawn, where the largest requests are those of the smallest file."""
+    largest = min(geometry.largest_units(process) for process in range(len(geometry.file_units)))
+    return coefficient_of_variation(size, geometry.size_units, largest)
+
+
 def _split(total: int, parts: int) -> list[int]:
     """`total` in whole `parts` that differ by one at most."""
     return [total // parts + (part < total % parts) for part in range(parts)]
 
 
 def _starts_by_process(
-    workload: Workload, geometry: Geometry, requests: list[int], allow_partial: bool
+    workload: Workload, geometry: Geometry, count: int, allow_partial: bool
 ) -> tuple[list[int], list[str]]:
     """How many requests of every process are not sequential, and a warning if seqFrac had to be lowered."""
-    count = sum(requests)
+    requests = _split(count, len(geometry.file_units))
     fewest = [
         max(1, math.ceil(here * geometry.size_units / file_units - 1e-9))
         for here, file_units in zip(requests, geometry.file_units, strict=True)

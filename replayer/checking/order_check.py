@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from characterize.layout import Fileop, IoFlag, IoOp
+from characterize.layout import FILEOP_NAME_SHIFT, Fileop, IoFlag, IoOp
 from characterize.stream import Stream
 from characterize.trace import Trace
 from replayer.checking.operation_form import rows_of_ids
@@ -301,7 +301,7 @@ def _file_ranges(times: Times, operations: pd.DataFrame) -> Found:
 
 
 def _names(times: Times, operations: pd.DataFrame, facts: Trace, names: Mapping[int, str]) -> Found:
-    """Uses of names: of the one that the file had then, of the one that is made, and of the directory of both."""
+    """Uses of names: the one that the file had then, or that is said, the one that is made, and their directories."""
     uses = _name_uses(operations, facts, names)
     row, changes = uses["row"].to_numpy(), uses["changes"].to_numpy()
     group, everything = pd.factorize(uses["name"])[0], np.ones(len(uses), bool)
@@ -315,7 +315,7 @@ def _names(times: Times, operations: pd.DataFrame, facts: Trace, names: Mapping[
 
 def _name_uses(operations: pd.DataFrame, facts: Trace, names: Mapping[int, str]) -> pd.DataFrame:
     """``row`` of operations, ``name`` that it uses, and whether it ``changes`` what the name means."""
-    ops = operations.loc[~operations["data"], ["op", "file", "argument", "flags", "start_ns", "end_ns"]]
+    ops = operations.loc[~operations["data"], ["op", "file", "argument", "length", "flags", "start_ns", "end_ns"]]
     ops = ops[np.isin(ops["op"], _USES_NAME + _NAMES_TARGET)].rename_axis("row").reset_index()
     target, kind = _paths(ops["argument"], facts.paths), ops["op"].to_numpy()
     renamed = ops.assign(name=target)[kind == Fileop.RENAME].sort_values("end_ns", kind="stable")
@@ -327,6 +327,9 @@ def _name_uses(operations: pd.DataFrame, facts: Trace, names: Mapping[int, str])
         by="file",
     ).set_index("row")["name"]
     source = now.reindex(ops["row"]).reset_index(drop=True).astype(object).fillna(_paths(ops["file"], names))
+    by_which = np.isin(kind, (Fileop.RENAME, Fileop.UNLINK))
+    said = np.where(by_which, ops["length"].to_numpy() >> FILEOP_NAME_SHIFT, 0)
+    source = _paths(pd.Series(said), facts.paths).fillna(source)
     made = (kind == Fileop.OPEN) & ((ops["flags"].to_numpy() & IoFlag.CREATED) != 0)
     sources = pd.DataFrame({"row": ops["row"], "name": source, "changes": made | np.isin(kind, _MAKES_OR_REMOVES)})
     targets = pd.DataFrame({"row": ops["row"], "name": target, "changes": True})

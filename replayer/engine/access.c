@@ -68,7 +68,7 @@ void names_free(struct names *names)
 
 static void make_change(struct names *names, const struct name_change *change)
 {
-	uint32_t file = change->file, before = names->path_of[file];
+	uint32_t file = change->file, before = change->taken ? change->taken : names->path_of[file];
 
 	if (!change->path) {
 		names->owner_of[before] = file;
@@ -93,6 +93,14 @@ static void make_changes(struct names *names, uint32_t count)
 	memmove(names->changes, &names->changes[count], names->changes_count * sizeof(*names->changes));
 }
 
+/* By which of its paths a file is renamed or removed; 0 = not said. */
+static uint32_t path_taken(const struct names *names, const struct fileop_record *op)
+{
+	bool takes_name = op->op == FILEOP_RENAME || op->op == FILEOP_UNLINK;
+
+	return takes_name ? names->table->files[files_taken_name(names->table, op)].path : 0;
+}
+
 static void add_change(struct names *names, const struct fileop_record *op, uint32_t file)
 {
 	bool renames = op->op == FILEOP_RENAME;
@@ -105,6 +113,7 @@ static void add_change(struct names *names, const struct fileop_record *op, uint
 		.start_ns = op->start_ns,
 		.end_ns = add_saturating(op->start_ns, op->duration_ns),
 		.file = file,
+		.taken = path_taken(names, op),
 		.path = renames ? names->table->files[files_index(names->table, op->argument)].path : 0,
 		.exchanges = op->length & RENAME_EXCHANGE,
 	};
@@ -128,6 +137,9 @@ struct names_found names_start(struct names *names, const union record *record)
 	struct names_found found = {.path = names->path_of[file]};
 	if (record->kind != RECORD_FILEOP)
 		return found;
+	uint32_t taken = path_taken(names, &record->fileop);
+	if (taken)
+		found.path = taken;
 	if (record->fileop.op == FILEOP_RENAME) {
 		uint32_t replaced = names->owner_of[files[files_index(names->table, record->fileop.argument)].path];
 

@@ -53,6 +53,7 @@ enum { NAME_CHANGES_MAX = 1024 };
 struct name_change {
 	uint64_t start_ns, end_ns;
 	uint32_t file;
+	uint32_t taken; /* path that it had; 0 = the one that it has by then */
 	uint32_t path; /* its new one; 0 = the one that it has */
 	bool exchanges;
 };
@@ -60,7 +61,7 @@ struct name_change {
 /* Which file has which name now. */
 struct names {
 	const struct file_table *table;
-	uint32_t *path_of; /* the path of a file, by file; named by the first file that had it */
+	uint32_t *path_of; /* the latest path of a file, by file; named by the first file that had it */
 	uint32_t *owner_of; /* the file at a path, by path */
 	struct name_change changes[NAME_CHANGES_MAX]; /* by their ends */
 	uint32_t changes_count;
@@ -72,7 +73,7 @@ void names_free(struct names *names);
 
 /* What a record finds as it starts: at its end there may be others. */
 struct names_found {
-	uint32_t path; /* of its file */
+	uint32_t path; /* of its file; the one that it takes away, where it says which */
 	uint32_t replaced; /* by a rename; 0 = no file */
 };
 

@@ -155,23 +155,6 @@ static uint32_t parse_count(const char *option, const char *text, uint32_t count
 	return (uint32_t)value;
 }
 
-static error_t parse_device_option(int key, char *text, struct arguments *arguments)
-{
-	switch (key) {
-	case KEY_DEVICE:
-		arguments->device = text;
-		return 0;
-	case KEY_WRITE:
-		arguments->write = true;
-		return 0;
-	case KEY_CONFIRM:
-		arguments->confirm = text;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 static uint64_t parse_burst(const char *option, const char *text, struct argp_state *state)
 {
 	double burst_us = parse_positive(option, text, state);
@@ -182,9 +165,18 @@ static uint64_t parse_burst(const char *option, const char *text, struct argp_st
 	return (uint64_t)(burst_us * 1e3);
 }
 
-static error_t parse_processor_option(int key, const char *text, struct arguments *arguments, struct argp_state *state)
+static error_t parse_repeated(int key, char *text, struct arguments *arguments, struct argp_state *state)
 {
 	switch (key) {
+	case KEY_TIMING:
+		arguments->run.timing = (enum timing)parse_choice("timing", text, timings, state);
+		return 0;
+	case KEY_ORDER:
+		arguments->order = parse_choice("order", text, orders, state);
+		return 0;
+	case KEY_COMPUTING:
+		arguments->run.computing = parse_choice("computing", text, computings, state) == COMPUTING_RECORDED;
+		return 0;
 	case KEY_THINK_BURST_US:
 		arguments->run.think_burst_ns = parse_burst("think-burst-us", text, state);
 		return 0;
@@ -199,8 +191,105 @@ static error_t parse_processor_option(int key, const char *text, struct argument
 	case KEY_OTHERS_BURST_US:
 		arguments->run.others_burst_ns = parse_burst("others-burst-us", text, state);
 		return 0;
+	case KEY_SPEED:
+		arguments->run.speed = parse_positive("speed", text, state);
+		return 0;
+	case KEY_LEAD:
+		arguments->run.lead = parse_count("lead", text, LEAD_MAX, state);
+		return 0;
+	case KEY_LATE:
+		arguments->run.late = (enum late_policy)parse_choice("late", text, late_policies, state);
+		return 0;
+	case KEY_LATE_LIMIT_MS:
+		arguments->run.late_limit_ns = (uint64_t)(parse_positive("late-limit-ms", text, state) * 1e6);
+		return 0;
+	case KEY_LOOP:
+		arguments->run.loop = true;
+		return 0;
+	case KEY_MAX_SECONDS:
+		arguments->run.max_seconds = parse_positive("max-seconds", text, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t parse_manner(int key, char *text, struct arguments *arguments, struct argp_state *state)
+{
+	switch (key) {
+	case KEY_ENGINE:
+		arguments->run.engine = (enum engine)parse_choice("engine", text, engine_names, state);
+		return 0;
+	case KEY_DEPTH:
+		arguments->run.depth = parse_count("depth", text, RING_DEPTH_MAX, state);
+		return 0;
 	case KEY_PROCESSORS:
 		arguments->run.processors_max = parse_count("processors", text, INT_MAX, state);
+		return 0;
+	case KEY_DIRECT:
+		arguments->direct = parse_choice("direct", text, directs, state);
+		return 0;
+	case KEY_SYNC:
+		arguments->sync = parse_choice("sync", text, syncs, state);
+		return 0;
+	case KEY_INTERVAL_MS:
+		arguments->run.interval_ns = (uint64_t)(parse_positive("interval-ms", text, state) * 1e6);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t parse_beginning(int key, char *text, struct arguments *arguments, struct argp_state *state)
+{
+	switch (key) {
+	case 'd':
+		arguments->directory = text;
+		return 0;
+	case KEY_DIRECTORY_DESCRIPTOR:
+		arguments->directory_descriptor = (int)parse_count("directory-descriptor", text, INT_MAX, state);
+		return 0;
+	case KEY_CACHE:
+		arguments->cache = parse_choice("cache", text, caches, state);
+		return 0;
+	case KEY_MEMORY_GROUP:
+		arguments->memory_group = text;
+		return 0;
+	case KEY_PHASE:
+		arguments->phase = parse_choice("phase", text, phases, state);
+		return 0;
+	case KEY_KEEP_IMAGE:
+		arguments->keep_image = true;
+		return 0;
+	case KEY_FORCE_SPACE:
+		arguments->force_space = true;
+		return 0;
+	case KEY_DATA:
+		if (data_parse(text) < 0)
+			argp_error(state,
+				   "--data does not know '%s': give random, or compressible[:PERCENT], from 1 to 100",
+				   text);
+		arguments->data_percent = (unsigned int)data_parse(text);
+		return 0;
+	case KEY_LAYOUT:
+		arguments->layout = parse_choice("layout", text, layouts, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t parse_device(int key, char *text, struct arguments *arguments, struct argp_state *state)
+{
+	switch (key) {
+	case KEY_DEVICE:
+		arguments->device = text;
+		return 0;
+	case KEY_WRITE:
+		arguments->write = true;
+		return 0;
+	case KEY_CONFIRM:
+		arguments->confirm = text;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -236,88 +325,12 @@ static void check_together(const struct arguments *arguments, const struct argp_
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
+	/* By the groups of the options. */
+	static error_t (*const groups[])(int, char *, struct arguments *, struct argp_state *) = {
+		parse_repeated, parse_manner, parse_beginning, parse_device};
 	struct arguments *arguments = state->input;
 
 	switch (key) {
-	case KEY_TIMING:
-		arguments->run.timing = (enum timing)parse_choice("timing", text, timings, state);
-		return 0;
-	case KEY_ORDER:
-		arguments->order = parse_choice("order", text, orders, state);
-		return 0;
-	case KEY_SPEED:
-		arguments->run.speed = parse_positive("speed", text, state);
-		return 0;
-	case KEY_LOOP:
-		arguments->run.loop = true;
-		return 0;
-	case KEY_MAX_SECONDS:
-		arguments->run.max_seconds = parse_positive("max-seconds", text, state);
-		return 0;
-	case 'd':
-		arguments->directory = text;
-		return 0;
-	case KEY_DIRECTORY_DESCRIPTOR:
-		arguments->directory_descriptor = (int)parse_count("directory-descriptor", text, INT_MAX, state);
-		return 0;
-	case KEY_CACHE:
-		arguments->cache = parse_choice("cache", text, caches, state);
-		return 0;
-	case KEY_MEMORY_GROUP:
-		arguments->memory_group = text;
-		return 0;
-	case KEY_PHASE:
-		arguments->phase = parse_choice("phase", text, phases, state);
-		return 0;
-	case KEY_KEEP_IMAGE:
-		arguments->keep_image = true;
-		return 0;
-	case KEY_FORCE_SPACE:
-		arguments->force_space = true;
-		return 0;
-	case KEY_INTERVAL_MS:
-		arguments->run.interval_ns = (uint64_t)(parse_positive("interval-ms", text, state) * 1e6);
-		return 0;
-	case KEY_ENGINE:
-		arguments->run.engine = (enum engine)parse_choice("engine", text, engine_names, state);
-		return 0;
-	case KEY_DEPTH:
-		arguments->run.depth = parse_count("depth", text, RING_DEPTH_MAX, state);
-		return 0;
-	case KEY_LEAD:
-		arguments->run.lead = parse_count("lead", text, LEAD_MAX, state);
-		return 0;
-	case KEY_LATE:
-		arguments->run.late = (enum late_policy)parse_choice("late", text, late_policies, state);
-		return 0;
-	case KEY_LATE_LIMIT_MS:
-		arguments->run.late_limit_ns = (uint64_t)(parse_positive("late-limit-ms", text, state) * 1e6);
-		return 0;
-	case KEY_DIRECT:
-		arguments->direct = parse_choice("direct", text, directs, state);
-		return 0;
-	case KEY_SYNC:
-		arguments->sync = parse_choice("sync", text, syncs, state);
-		return 0;
-	case KEY_COMPUTING:
-		arguments->run.computing = parse_choice("computing", text, computings, state) == COMPUTING_RECORDED;
-		return 0;
-	case KEY_THINK_BURST_US:
-	case KEY_RECORDING_US:
-	case KEY_OTHERS:
-	case KEY_OTHERS_BURST_US:
-	case KEY_PROCESSORS:
-		return parse_processor_option(key, text, arguments, state);
-	case KEY_DATA:
-		if (data_parse(text) < 0)
-			argp_error(state,
-				   "--data does not know '%s': give random, or compressible[:PERCENT], from 1 to 100",
-				   text);
-		arguments->data_percent = (unsigned int)data_parse(text);
-		return 0;
-	case KEY_LAYOUT:
-		arguments->layout = parse_choice("layout", text, layouts, state);
-		return 0;
 	case ARGP_KEY_ARG:
 		if (arguments->trace)
 			argp_error(state, "more than one trace: '%s' and '%s'", arguments->trace, text);
@@ -327,8 +340,15 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		check_together(arguments, state);
 		return 0;
 	default:
-		return parse_device_option(key, text, arguments);
+		break;
 	}
+	for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
+		error_t error = groups[i](key, text, arguments, state);
+
+		if (error != ARGP_ERR_UNKNOWN)
+			return error;
+	}
+	return ARGP_ERR_UNKNOWN;
 }
 
 static const struct argp parser = {

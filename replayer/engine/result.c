@@ -187,13 +187,35 @@ static void print_device(const struct target *target)
 	json_close('}');
 }
 
+static void print_image(const struct result *result)
+{
+	const struct image *image = result->image;
+	const struct cache_report *cache = &result->cache_report;
+	char data[DATA_NAME_BYTES];
+
+	data_name(data, image->data_percent);
+	json_open("image", '{');
+	json_count("files", result->table->laid_out_files);
+	json_count("bytes", result->table->laid_out_bytes);
+	json_count("hole_bytes", result->table->laid_out_hole_bytes);
+	json_count("built_bytes", image->built_bytes);
+	json_text("data", data);
+	json_text("layout", result->layout);
+	json_count("layout_pieces", image->places ? image->places->count : 0);
+	json_count("layout_bytes", image->places ? image->places->bytes : 0);
+	json_count("layout_runs", image->seen.runs);
+	json_count("cache_wanted_ranges", cache->wanted_ranges);
+	json_count("cache_achieved_bytes", cache->achieved_bytes);
+	json_count("cache_wanted_bytes", cache->wanted_bytes);
+	json_count("cache_resident_bytes", cache->resident_bytes);
+	json_close('}');
+}
+
 bool result_print(const struct result *result)
 {
 	static struct totals totals; /* too large for the stack */
-	char data[DATA_NAME_BYTES];
 
 	add_up(result->run, &totals);
-	data_name(data, result->image->data_percent);
 	json_open(NULL, '{');
 	json_text("schema", "flextrace.replay/1");
 	json_text("tool_version", FLEXTRACE_VERSION);
@@ -225,21 +247,7 @@ bool result_print(const struct result *result)
 		print_accuracy(result, &totals);
 	bool trusted = print_reasons(result, &totals.tally, &totals.accuracy);
 	print_warnings(result, &totals.tally, &totals.accuracy);
-	json_open("image", '{');
-	json_count("files", result->table->laid_out_files);
-	json_count("bytes", result->table->laid_out_bytes);
-	json_count("hole_bytes", result->table->laid_out_hole_bytes);
-	json_count("built_bytes", result->image->built_bytes);
-	json_text("data", data);
-	json_text("layout", result->layout);
-	json_count("layout_pieces", result->image->places ? result->image->places->count : 0);
-	json_count("layout_bytes", result->image->places ? result->image->places->bytes : 0);
-	json_count("layout_runs", result->image->seen.runs);
-	json_count("cache_wanted_ranges", result->cache_report.wanted_ranges);
-	json_count("cache_achieved_bytes", result->cache_report.achieved_bytes);
-	json_count("cache_wanted_bytes", result->cache_report.wanted_bytes);
-	json_count("cache_resident_bytes", result->cache_report.resident_bytes);
-	json_close('}');
+	print_image(result);
 	json_close('}');
 	return trusted;
 }

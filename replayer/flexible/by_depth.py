@@ -58,7 +58,7 @@ WHOLE_RUNS = (
     *(Options(room, tolerance) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4, 2.0)),
 )
 WHOLE_RUNS_RARER = tuple(Options(1.0, tolerance) for tolerance in (1 / 64, 0.4))
-AT_ENDS = tuple(Options(room, 1 / part, at_ends=True) for room in (1.0, np.inf) for part in (64, 32, 16, 8))
+AT_ENDS = tuple(Options(np.inf, 1 / part, at_ends=True) for part in (64, 32, 16, 8))
 # All files are asked for an end for every request that was sequential: as long as that is no more often.
 ASKED_MAX = 4_000_000
 # Deviations of the footprint that are not told apart, relative; or one request.

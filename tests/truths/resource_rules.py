@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from characterize.layout import Fileop, IoFlag, IoOp
+from characterize.layout import FILEOP_NAME_SHIFT, Fileop, IoFlag, IoOp
 
 Row = dict[str, Any]
 RENAME_EXCHANGE = 2
@@ -60,14 +60,20 @@ def names_at(
         if change["op"] == Fileop.OPEN:
             there[now[file]] = file
             continue
-        old, new = now[file], paths[change["argument"]]
+        old, new = taken(change, now, paths), paths[change["argument"]]
         other = there.get(new)
-        exchanged = change["length"] == RENAME_EXCHANGE and other not in (None, file)
+        exchanged = change["length"] & RENAME_EXCHANGE and other not in (None, file)
         there.pop(old, None)
         if exchanged:
             there[old], now[other] = other, old
         there[new], now[file] = file, new
     return now, there, paths
+
+
+def taken(row: Row, now: dict[int, str], paths: dict[int, str]) -> str:
+    """The path of the file of an operation; of several the one by which it is renamed or removed."""
+    said = row["length"] >> FILEOP_NAME_SHIFT if row["op"] in (Fileop.RENAME, Fileop.UNLINK) else 0
+    return paths[said] if said else now[row["file"]]
 
 
 def touched(row: Row, now: dict[int, str], there: dict[str, int], paths: dict[int, str]) -> Touched:
@@ -85,7 +91,7 @@ def touched(row: Row, now: dict[int, str], there: dict[str, int], paths: dict[in
         files.add((file, "close"))
     elif op in CHANGES_NAME or made:
         files.add((file, "change"))
-        changed.add(now[file])
+        changed.add(taken(row, now, paths))
     elif op == Fileop.OPEN:
         files.add((file, "write" if row["flags"] & IoFlag.TRUNCATED else "open"))
         used.add(now[file])

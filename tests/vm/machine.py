@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a shell command on another kernel: in QEMU, over this machine's root file system, which it cannot change.
 
-There is no KVM where the project is developed, so a VM is some ten times slower than the host, and boots in 20 s.
+Without KVM, so that a VM is some ten times slower than the host, and boots in 20 s: where the project is developed that
+is kvm_pvm, which emulates a guest's kernel, and fails at an instruction of what unpacks Debian's (seen on 2026-11-30).
 """
 
 from __future__ import annotations

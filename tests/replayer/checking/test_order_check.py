@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, RecordKind, Source
+from characterize.layout import FILEOP_NAME_SHIFT, FileFlag, Fileop, HeaderFlag, IoFlag, RecordKind, Source
 from characterize.stream import Chunk
 from characterize.trace import Trace
 from replayer.checking import order_check
@@ -239,6 +239,22 @@ def test_a_name_that_a_file_got_long_before_is_its_name(directory):
         check = check_order(trace, part_of(recording, 4), 4, **limits)
         assert check.rules["names"].violations == 1
         assert check.far == 0
+
+
+def test_of_several_names_it_is_the_removed_one_that_is_free():
+    """The first thread removes /b, another name of /a; the second one makes a file at /b, the third looks for /a."""
+    fileops = [
+        op(Fileop.UNLINK, 100, length=3 << FILEOP_NAME_SHIFT, thread=1),
+        op(Fileop.OPEN, 110, file=2, flags=IoFlag.CREATED, thread=2),
+        op(Fileop.LINK, 110, file=5, argument=4, thread=3),
+    ]
+    names = [{"file": file, "flags": FileFlag.NEW_NAME} for file in (3, 4)]
+    files = [{"file": 1, "size_bytes": 40}, {"file": 2, "flags": FileFlag.CREATED}, *names, {"file": 5}]
+    trace = made_trace(fileops=fileops, files=files, paths={1: "/a", 2: "/b", 3: "/b", 4: "/a", 5: "/c"})
+    recording = replayed(trace)
+    recording.arrays[RecordKind.FILEOP]["start_ns"][1:] = SHIFT_NS + 99
+    check = check_order(trace, part_of(recording, 4), 4)
+    assert [example["operation"]["file"] for example in check.rules["names"].examples] == ["/b"]
 
 
 @pytest.mark.parametrize(("step", "limits"), [(10**6, {}), (5, {"waiting_operations": 12})])

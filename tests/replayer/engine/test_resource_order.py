@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import characterize
-from characterize.layout import FileFlag, Fileop, FileType, IoFlag
+from characterize.layout import FILEOP_NAME_SHIFT, FileFlag, Fileop, FileType, IoFlag
 from tests.traces.made_trace import made_trace, read, write
 from tests.truths.resource_rules import RENAME_EXCHANGE, must_precede
 from tests.truths.schedule_walk import add_own, check_pass, ended_before, needs_walk, walk
@@ -100,8 +100,9 @@ def random_fileop(random, start, duration, common):
     flags = int(random.choice([0, 0, IoFlag.CREATED, IoFlag.TRUNCATED])) if kind == Fileop.OPEN else 0
     exchange = RENAME_EXCHANGE if kind == Fileop.RENAME and random.random() < 0.2 else 0
     target = NEW_NAME + int(random.integers(len(NEW_NAMES))) if kind in (Fileop.LINK, Fileop.RENAME) else 0
+    taken = int(random.choice([0, 0, *PATHS])) if kind in (Fileop.RENAME, Fileop.UNLINK) else 0
     failed = {"result": -2} if random.random() < 0.1 and kind in (Fileop.OPEN, Fileop.RENAME) else {}
-    row = op(kind, start, flags=flags, argument=target, length=exchange)
+    row = op(kind, start, flags=flags, argument=target, length=exchange | taken << FILEOP_NAME_SHIFT)
     return {**row, **common, "duration_ns": duration, **failed}
 
 
