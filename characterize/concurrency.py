@@ -191,6 +191,10 @@ class ConcurrencySummary:
             per_thread=per_thread,
         )
 
+    def time_in_io_until_s(self, end_ns: int) -> float:
+        """Time before `end_ns` with at least one request in flight; all of them start before that."""
+        return (int(self._all[1]) - max(0, int(self._all[2]) - end_ns)) / 1e9 if self._measured else math.nan
+
     def think_per_thread(self) -> pd.DataFrame:
         """Pauses by thread: ``thread, gaps, think_mean_s, think_p50_s``, of threads that have some."""
         count = len(self._threads)
