@@ -47,11 +47,6 @@ class BlockHistorySummary:
         self._counts = np.zeros((3, 2), np.int64)
         self._times = {name: LogHistogram() for name in _TIMED}
 
-    @property
-    def nbytes(self) -> int:
-        """Memory that is in use, in bytes, at most."""
-        return self._last.nbytes + self._first.nbytes
-
     def add(self, requests: Columns, references: References) -> None:
         """Follow a batch of requests."""
         self._last = room_for(self._last, references.distinct)

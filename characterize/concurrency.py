@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pandas as pd
 
+from characterize.counting.intervals import BusyTime
 from characterize.counting.log_histogram import GroupedHistogram, LogHistogram
 from characterize.counting.numbering import Numbering, room_for
 from characterize.processor_share import computed_ns
@@ -66,9 +67,9 @@ class ConcurrencySummary:
         # + 1, but 0 where a pause was counted before that, too, after a request that was in flight at the begin; sleep
         # before that request.
         self._thread = np.zeros((0, 9), np.int64)
-        # Of all: duration, time in I/O, latest end, in flight at most, in flight now.
-        self._all = np.zeros(5, np.int64)
-        self._ends = np.zeros(64, np.int64)
+        # Of all: sum of the durations, time in I/O, in flight at most, ends of those in flight, ascending.
+        self._total_ns, self._busy, self._most = 0, BusyTime(), 0
+        self._ends = np.zeros(0, np.int64)
         self.thinks = LogHistogram()
         self._think_by_thread = GroupedHistogram()
         # Share of a processor, as stored, of each thread's first request.
@@ -83,11 +84,8 @@ class ConcurrencySummary:
         end = requests["end_ns"]
         threads = self._numbered(requests["thread"])
         np.maximum.at(self._thread[:, 4], threads, end)
-        if self._measured and len(end):
-            self._all[2], self._all[4] = end.max(), len(end)
-            self._ends = room_for(self._ends, len(end))
-            # In ascending order they are a heap.
-            self._ends[: len(end)] = np.sort(end)
+        self._busy.carry(end)
+        self._ends = np.sort(end)
 
     def merge(self, following: ConcurrencySummary) -> None:
         """Count what `following` counted, which began with the requests that are in flight where these end."""
@@ -114,9 +112,9 @@ class ConcurrencySummary:
             self._add_computing(thinks, following._first_share[first])
             self._waits += following._waits
             self._waits[2] += np.minimum(thinks, other[first, 8]).sum()
-        self._all[:2] += following._all[:2]
-        self._all[2:4] = np.maximum(self._all[2:4], following._all[2:4])
-        self._all[4], self._ends = following._all[4], following._ends
+        self._total_ns += following._total_ns
+        self._busy.merge(following._busy)
+        self._most, self._ends = max(self._most, following._most), following._ends
 
     def add(self, requests: Columns, waits: Columns | None = None) -> None:
         """Follow a chunk; `waits`: as from `characterize.waits.wait_columns`."""
@@ -141,11 +139,18 @@ class ConcurrencySummary:
             self._add_computing(thinks, share[has])
             if waits is not None:
                 self._waits[:2] += len(waits["slept_ns"]), waits["slept_ns"].sum()
-        done = 0
-        while self._measured and done < len(start):
-            done = _follow_all(start, end, done, self._all, self._ends)
-            if done < len(start):
-                self._ends = room_for(self._ends, len(self._ends) + 1)
+        if self._measured and len(start):
+            self._follow_all(start, end)
+
+    def _follow_all(self, start: np.ndarray, end: np.ndarray) -> None:
+        self._total_ns += int((end - start).sum())
+        self._busy.add(start, end)
+        began = np.arange(1, len(start) + 1) + len(self._ends)
+        ends = np.sort(np.concatenate([self._ends, end]))
+        # One that ends in the nanosecond in which another one starts has ended before.
+        over = np.searchsorted(ends, start, side="right")
+        self._most = max(self._most, int((began - over).max()))
+        self._ends = ends[over[-1] :].copy()
 
     def _numbered(self, threads: np.ndarray) -> np.ndarray:
         """Numbers of threads, which from now on have a row each."""
@@ -180,16 +185,20 @@ class ConcurrencySummary:
         per_thread = self._per_thread()
         if not self._measured:
             return Concurrency(known, math.nan, math.nan, math.nan, math.nan, per_thread)
-        total, busy, _, most, _ = self._all.tolist()
+        total, busy = self._total_ns, self._busy.length
         thread_busy = int(self._thread[:, 3].sum())
         return Concurrency(
             threads=known,
-            in_flight_max=float(most),
+            in_flight_max=float(self._most),
             in_flight_mean=total / busy if busy else math.nan,
             queue_depth_per_thread=total / thread_busy if thread_busy and not math.isnan(known) else math.nan,
             time_in_io_s=busy / 1e9,
             per_thread=per_thread,
         )
+
+    def time_in_io_until_s(self, end_ns: int) -> float:
+        """Time before `end_ns` with at least one request in flight; all of them start before that."""
+        return self._busy.length_before(end_ns) / 1e9 if self._measured else math.nan
 
     def think_per_thread(self) -> pd.DataFrame:
         """Pauses by thread: ``thread, gaps, think_mean_s, think_p50_s``, of threads that have some."""
@@ -267,41 +276,3 @@ def _follow_threads(  # noqa: PLR0917 (a kernel has its state in arguments)
         mine[2] += stop - begin
         mine[3] += max(stop - max(begin, reached), 0)
         mine[4] = max(reached, stop)
-
-
-@numba.njit(cache=True, nogil=True)
-def _follow_all(start: np.ndarray, end: np.ndarray, done: int, state: np.ndarray, ends: np.ndarray) -> int:
-    """Number in flight, from a heap of the ends to come; returns how many are done, fewer than all if it is full."""
-    total, busy, reached, most, flying = state
-    request = done
-    while request < len(start):
-        begin, stop = start[request], end[request]
-        # One that ends in the nanosecond in which another one starts has ended before.
-        while flying > 0 and ends[0] <= begin:
-            flying -= 1
-            last = ends[flying]
-            place = 0
-            while 2 * place + 1 < flying:
-                child = 2 * place + 1
-                if child + 1 < flying and ends[child + 1] < ends[child]:
-                    child += 1
-                if ends[child] >= last:
-                    break
-                ends[place] = ends[child]
-                place = child
-            ends[place] = last
-        if flying == len(ends):
-            break
-        place = flying
-        flying += 1
-        while place > 0 and ends[(place - 1) // 2] > stop:
-            ends[place] = ends[(place - 1) // 2]
-            place = (place - 1) // 2
-        ends[place] = stop
-        most = max(most, flying)
-        total += stop - begin
-        busy += max(stop - max(begin, reached), 0)
-        reached = max(reached, stop)
-        request += 1
-    state[0], state[1], state[2], state[3], state[4] = total, busy, reached, most, flying
-    return request

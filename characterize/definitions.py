@@ -52,7 +52,7 @@ DEFINITIONS: dict[str, str] = {
     "elapsed_s": "from the begin to the end of the recording; if the header has no times, from the first start to the "
     "last end of any record",
     "time_in_io_s": "time with at least one request in flight (reads and writes only)",
-    "time_in_io_share": "time in I/O / elapsed time (thesis, figure 2.3)",
+    "time_in_io_share": "time in I/O / elapsed time (thesis, figure 2.3); of a window what of that is within it",
     "in_flight_mean": "mean number of requests in flight while any is",
     "queue_depth_per_thread": "mean number of requests that a thread has in flight while it has any",
     "threads": "threads with at least one request",

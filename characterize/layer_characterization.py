@@ -253,9 +253,11 @@ def _workload(summary: LayerSummary, seq_frac: float, process_num: float, totals
 
 def _time(summary: LayerSummary, in_io_s: float, elapsed_s: float) -> dict[str, float]:
     moved_bytes = summary.moved_bytes
+    # A request of a window may go on behind it.
+    within_s = summary.concurrency.time_in_io_until_s(summary.conditions.last_ns + 1)
     return {
         "time_in_io_s": in_io_s,
-        "time_in_io_share": in_io_s / elapsed_s if elapsed_s > 0 else math.nan,
+        "time_in_io_share": within_s / elapsed_s if elapsed_s > 0 else math.nan,
         "time_in_sync_s": summary.responses.time_in_sync_s(),
         "throughput_bytes_per_s": moved_bytes / elapsed_s if elapsed_s > 0 else math.nan,
         "throughput_in_io_bytes_per_s": moved_bytes / in_io_s if in_io_s > 0 else math.nan,

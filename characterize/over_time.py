@@ -40,11 +40,6 @@ class OverTimeSummary:
         self._begin: int | None = None
         self._begin_blocks = 0
 
-    @property
-    def nbytes(self) -> int:
-        """Memory that is in use, in bytes, at most."""
-        return self._window_of.nbytes + self._sums.nbytes
-
     def add(self, requests: Columns) -> None:
         """Count a chunk."""
         start, end, size, read = (requests[name] for name in ("start_ns", "end_ns", "bytes", "read"))

@@ -52,7 +52,9 @@ class Spans:
     def files(self) -> pd.DataFrame:
         """By file, in the order of first use: ``base_bytes`` (place of its begin), ``span_bytes, requests, bytes``."""
         span, requests, moved = self._counts[: len(self._files)].T.copy()
-        columns = {"base_bytes": np.cumsum(span) - span, "span_bytes": span, "requests": requests, "bytes": moved}
+        # A file may end next to 2^63: several of these above each other are too high for whole numbers.
+        height = np.cumsum(span, dtype=np.int64 if span.sum(dtype=np.float64) < 2**63 else np.float64)
+        columns = {"base_bytes": height - span, "span_bytes": span, "requests": requests, "bytes": moved}
         return pd.DataFrame(columns, index=pd.Index(self._files.keys.copy(), name="file"))
 
 
@@ -96,6 +98,8 @@ class Places:
     Attributes
     ----------
     counted : PlaceCounts
+    band_bytes : float
+        Height of the bands.
     names : list of str
         Of the `FILES_SHOWN` files with most bytes, most first; the last one is `OTHERS` if there are more.
     """
@@ -103,7 +107,8 @@ class Places:
     def __init__(self, files: pd.DataFrame, first_ns: int, last_ns: int, name_of: Callable[[int], str]) -> None:
         self._files, self._first, self._name_of = files, first_ns, name_of
         self._width_ns = max(1, -(-(last_ns - first_ns + 1) // WINDOWS))
-        self._band_bytes = max(1, -(-int(files["span_bytes"].sum()) // BANDS))
+        height = (files["base_bytes"] + files["span_bytes"]).max()
+        self.band_bytes = max(1, -(-height // BANDS))
         order = np.argsort(-files["bytes"].to_numpy(), kind="stable")
         self._row_of = np.minimum(np.argsort(order), FILES_SHOWN)
         self.names = [name_of(int(file)) for file in files.index[order[:FILES_SHOWN]]]
@@ -119,8 +124,10 @@ class Places:
         place = self._files["base_bytes"].to_numpy()[number] + requests["offset"]
         since = requests["start_ns"] - self._first
         window, written = since // self._width_ns, (~requests["read"]).astype(np.int64)
-        _count(self.counted.requests, written, place // self._band_bytes, window, np.ones(len(window), np.int64))
-        _count(self.counted.moved, written, self._row_of[number], window, requests["bytes"])
+        # What is too high for whole numbers may be rounded up to the end of the last band.
+        band = np.minimum(place // self.band_bytes, BANDS - 1).astype(np.int64)
+        np.add.at(self.counted.requests, (written, band, window), 1)
+        np.add.at(self.counted.moved, (written, self._row_of[number], window), requests["bytes"])
         if self._single:
             columns = {"time_s": since / 1e9, "place_bytes": place, "number": number, "read": requests["read"]}
             self.counted.points.append(pd.DataFrame(columns | {name: requests[name] for name in ("offset", "bytes")}))
@@ -145,11 +152,6 @@ class Places:
         """Width of the windows."""
         return self._width_ns / 1e9
 
-    @property
-    def band_bytes(self) -> int:
-        """Height of the bands."""
-        return self._band_bytes
-
     def points(self) -> pd.DataFrame | None:
         """Every request: ``time_s`` since the begin, ``place_bytes, file, offset, bytes, read``; None if too many."""
         if not self._single:
@@ -165,7 +167,7 @@ class Places:
         A row per window and band in which there are any.
         """
         band, window = np.nonzero(self.counts.sum(axis=0))
-        columns = {"from_s": window * self.window_s, "place_bytes": band * self._band_bytes}
+        columns = {"from_s": window * self.window_s, "place_bytes": band * self.band_bytes}
         return pd.DataFrame(
             columns | {name: self.counts[i, band, window] for i, name in enumerate(("reads", "writes"))}
         )
@@ -177,7 +179,3 @@ class Places:
         columns = {"file": file, "from_s": window * self.window_s}
         sums = {name: self.moved[i, row, window] for i, name in enumerate(("read_bytes", "written_bytes"))}
         return pd.DataFrame(columns | sums)
-
-
-def _count(sums: np.ndarray, written: np.ndarray, row: np.ndarray, window: np.ndarray, what: np.ndarray) -> None:
-    np.add.at(sums, (written, row, window), what)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -213,8 +214,17 @@ def columns_of(requests: pd.DataFrame) -> dict[str, np.ndarray]:
 
 def rows_at(records: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Rows of an array of trace records; ten times as fast as numpy's own indexing, which copies field by field."""
-    words = np.ascontiguousarray(records).view(np.uint64).reshape(-1, TRACE_RECORD_BYTES // 8)
-    return words.take(places, axis=0).view(records.dtype).reshape(-1)
+    return words_of(records).take(places, axis=0).view(records.dtype).reshape(-1)
+
+
+def concatenated(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays of trace records of one type behind each other; ten times as fast as numpy's own, for the same reason."""
+    return np.concatenate([words_of(array) for array in arrays]).view(arrays[0].dtype).reshape(-1)
+
+
+def words_of(records: np.ndarray) -> np.ndarray:
+    """Records as 64-bit words; the second one of a timed record, and of a BLOCK_DATA record, is its start."""
+    return np.ascontiguousarray(records).view(np.uint64).reshape(-1, TRACE_RECORD_BYTES // 8)
 
 
 def times_measured(trace: Trace) -> bool:

@@ -31,7 +31,7 @@ from characterize.layout import (
     HeaderFlag,
     RecordKind,
 )
-from characterize.requests import rows_at
+from characterize.requests import concatenated, rows_at
 from characterize.trace import Content, Trace, owners_of, trace_of
 from characterize.trace_files.expansion import is_trace_archive
 from characterize.trace_files.trace_head import count_records, is_foreign, json_text, read_head
@@ -252,7 +252,7 @@ def _streamed(path: Path, head: bytes, file_bytes: int, text: bytes | None, piec
 
 def _stream(facts: Trace, scan: _Scan, pieces: Pieces) -> Stream:
     empty = {kind: np.zeros(0, RECORD_DTYPE[kind]) for kind in TIMED}
-    late = {kind: _by_start(np.concatenate([empty[kind], *found])) for kind, found in scan.late.items()}
+    late = {kind: _by_start(concatenated([empty[kind], *found])) for kind, found in scan.late.items()}
 
     def chunks() -> Iterator[Chunk | Linked]:
         yield from _in_order(pieces, scan.reached, late)
@@ -321,14 +321,14 @@ def _in_order(pieces: Pieces, reached: list[int], late: Arrays) -> Iterator[Chun
             rows = _rows(piece, kinds, kind)
             if len(late[kind]):
                 rows = rows_at(rows, np.flatnonzero(rows["start_ns"] >= np.uint64(reached[number])))
-            rows = _by_start(np.concatenate([waiting[kind], rows]) if len(waiting[kind]) else rows)
+            rows = _by_start(concatenated([waiting[kind], rows]) if len(waiting[kind]) else rows)
             begin, end = taken[kind], len(late[kind])
             if bound is not None:
                 now = int(np.searchsorted(rows["start_ns"], bound))
                 waiting[kind], rows = rows[now:], rows[:now]
                 end = int(np.searchsorted(late[kind]["start_ns"], bound))
             # A late record stands behind all that start with it and are not late.
-            arrays[kind] = _by_start(np.concatenate([rows, late[kind][begin:end]])) if end > begin else rows
+            arrays[kind] = _by_start(concatenated([rows, late[kind][begin:end]])) if end > begin else rows
             taken[kind] = end
         yield Chunk(arrays)
         linked = np.isin(kinds, (RecordKind.BLOCK, RecordKind.BLOCK_DATA))

@@ -110,11 +110,6 @@ class FreshBytes:
         self._steps: list[np.ndarray] = []
         self._requests = 0
 
-    @property
-    def nbytes(self) -> int:
-        """Memory that is in use, in bytes."""
-        return self._range[: self._distinct].nbytes
-
     def add(self, requests: Columns, references: References) -> np.ndarray:
         """Touch what a batch of requests touches; returns the fresh bytes of each request, int64."""
         self._distinct = references.distinct

@@ -12,12 +12,12 @@ import numpy as np
 from characterize.characterization import TraceSummary
 from characterize.cluster.plan import Part
 from characterize.cluster.recording import Recording
-from characterize.cluster.survey import nothing_in_flight, words_of
+from characterize.cluster.survey import nothing_in_flight
 from characterize.grouping import Grouping, requests_by_key
 from characterize.groups import RequestsByKey
 from characterize.layer_summary import Sample
 from characterize.layout import RecordKind
-from characterize.requests import Layer, Mmap
+from characterize.requests import Layer, Mmap, words_of
 from characterize.stream import TIMED, Chunk, Linked, Stream, one_ahead, stream_of_pieces
 from characterize.trace import Trace
 

@@ -14,11 +14,11 @@ from characterize.cluster.recording import Recording
 from characterize.layout import (
     RECORD_DTYPE,
     TRACE_FIRST_NAME_ID,
-    TRACE_RECORD_BYTES,
     BlockFlag,
     HeaderFlag,
     RecordKind,
 )
+from characterize.requests import concatenated
 from characterize.stream import SMALL, TIMED, Arrays, Chunk
 
 STARTS_KEPT = 64
@@ -189,9 +189,4 @@ def nothing_in_flight() -> Chunk:
 def joined(arrays: list[Arrays]) -> Chunk:
     """Records of several pieces."""
     empty = nothing_in_flight().arrays
-    return Chunk({kind: np.concatenate([empty[kind], *(its[kind] for its in arrays)]) for kind in TIMED})
-
-
-def words_of(records: np.ndarray) -> np.ndarray:
-    """Records as 64-bit words; the second one of a timed record, and of a BLOCK_DATA record, is its start."""
-    return np.ascontiguousarray(records).view(np.uint64).reshape(-1, TRACE_RECORD_BYTES // 8)
+    return Chunk({kind: concatenated([empty[kind], *(its[kind] for its in arrays)]) for kind in TIMED})

@@ -65,6 +65,10 @@ class BusyTime:
         self.length = 0
         self._reached = 0
 
+    def length_before(self, moment: int) -> int:
+        """The length of what is before a moment before which all intervals start."""
+        return self.length - max(0, self._reached - moment)
+
     def carry(self, end: Ints) -> None:
         """Begin with intervals that started before, whose length was counted there."""
         self._reached = max(self._reached, int(end.max(initial=0)))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from characterize.formats.block_records import READ_OR_WRITE, block_draft
-from characterize.formats.lines import Columns, Draft, Field, LineShape, number_of_text, records_of_lines
+from characterize.formats.arrivals import arrival_chunks
+from characterize.formats.block_records import READ_OR_WRITE
+from characterize.formats.lines import Field, LineShape
 from characterize.formats.reading import Chunk, Reading
-from characterize.layout import RecordKind
 
 SHAPE = LineShape(
     (
@@ -31,14 +31,4 @@ looks_like = SHAPE.fits
 
 def chunks(reading: Reading) -> Iterator[Chunk]:
     """Read a file of the format."""
-    for records in records_of_lines(reading, SHAPE, _convert):
-        yield Chunk({RecordKind.BLOCK: records})
-
-
-def _convert(columns: Columns) -> Draft:
-    op = number_of_text(columns["op"], lambda text: READ_OR_WRITE.get(text, 0))
-    draft = block_draft(
-        start_ns=columns["time"], device=columns["device"], offset=columns["offset"], size=columns["size"], op=op
-    )
-    draft.require(op > 0, "R or W")
-    return draft
+    return arrival_chunks(reading, SHAPE, lambda text: READ_OR_WRITE.get(text, 0), "R or W")

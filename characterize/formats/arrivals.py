@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns lines of an arrival, device, sector, sectors and flags, in any order, into chunks of BLOCK records.
-
-What two simulators and one cloud share.
-"""
+"""Turns lines that are one request's arrival each into chunks of BLOCK records; what simulators and clouds share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from characterize.formats.block_records import block_draft
 from characterize.formats.lines import Columns, Draft, Field, LineShape, number_of_text, records_of_lines
@@ -14,35 +13,37 @@ from characterize.formats.reading import Chunk, Reading
 from characterize.layout import RecordKind
 
 
-def arrival_shape(time: str, flags: str, expected: str) -> LineShape:
+def arrival_shape(time: str, op: str, expected: str) -> LineShape:
     """A simulator's line: arrival, device, sector, sectors, flags; the patterns of the first and the last differ."""
-    numbers = (Field("device", "integer"), Field("sector", "integer"), Field("sectors", "integer"))
-    return LineShape((Field("time", "time", time), *numbers, Field("flags", "text", flags)), expected, " ")
+    numbers = (Field("device", "integer"), Field("offset", "integer"), Field("sectors", "integer"))
+    return LineShape((Field("time", "time", time), *numbers, Field("op", "text", op)), expected, " ")
 
 
 def arrival_chunks(
-    reading: Reading, shape: LineShape, op_of_flags: Callable[[str], int], expected: str
+    reading: Reading, shape: LineShape, op_of_text: Callable[[str], int], expected: str
 ) -> Iterator[Chunk]:
-    """Read lines of the fields ``time, device, sector, sectors, flags``.
+    """Read lines of arrivals.
 
     Parameters
     ----------
     reading : Reading
     shape : LineShape
-        From `arrival_shape`, or another order of these fields.
-    op_of_flags : callable
-        Operation that the flags say; 0 = it is none.
+        Of the fields ``time``, ``op``, ``offset`` in sectors, ``size`` in bytes or ``sectors``, and, if there are
+        several, ``device``.
+    op_of_text : callable
+        Operation that a text stands for; 0 = none.
     expected : str
-        What the flags have to be.
+        What such texts have to be.
     """
 
     def convert(columns: Columns) -> Draft:
-        op = number_of_text(columns["flags"], op_of_flags)
+        op = number_of_text(columns["op"], op_of_text)
+        in_bytes = "size" in columns
         draft = block_draft(
             start_ns=columns["time"],
-            device=columns["device"],
-            offset=columns["sector"],
-            size=columns["sectors"].clip(-1, 2**40) * reading.sector_bytes,
+            device=columns.get("device", np.zeros(len(op), np.int64)),
+            offset=columns["offset"],
+            size=columns["size"] if in_bytes else columns["sectors"].clip(-1, 2**40) * reading.sector_bytes,
             op=op,
             sector_bytes=reading.sector_bytes,
         )

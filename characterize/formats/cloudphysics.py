@@ -8,15 +8,11 @@ requests), SCSI opcode in hexadecimal, bytes, logical block of 512 bytes. Durati
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
-import numpy as np
-
-from characterize.formats.block_records import block_draft
-from characterize.formats.lines import Columns, Draft, Field, LineShape, number_of_text, records_of_lines
+from characterize.formats.arrivals import arrival_chunks
+from characterize.formats.lines import Field, LineShape
 from characterize.formats.reading import Chunk, Reading
 from characterize.formats.scsi import op_of_code
-from characterize.layout import RecordKind
 
 SHAPE = LineShape(
     (
@@ -24,7 +20,7 @@ SHAPE = LineShape(
         Field("time", "time"),
         Field("op", "text", "[0-9a-fA-F]{1,2}"),
         Field("size", "integer"),
-        Field("lbn", "integer"),
+        Field("offset", "integer"),
     ),
     "version,time,op (hexadecimal),size,lbn",
     ",",
@@ -40,26 +36,11 @@ def looks_like(head: bytes) -> bool:
 def chunks(reading: Reading) -> Iterator[Chunk]:
     """Read a file of the format; opcodes that neither read nor write are no requests."""
     reading.facts["time_resolution_s"] = 1
-    for records in records_of_lines(reading, SHAPE, partial(_convert, reading.sector_bytes)):
-        yield Chunk({RecordKind.BLOCK: records})
-
-
-def _convert(sector_bytes: int, columns: Columns) -> Draft:
-    op = number_of_text(columns["op"], _op)
-    draft = block_draft(
-        start_ns=columns["time"],
-        device=np.zeros(len(op), np.int64),
-        offset=columns["lbn"],
-        size=columns["size"],
-        op=op,
-        sector_bytes=sector_bytes,
-    )
-    draft.require(op >= 0, "a SCSI opcode in hexadecimal")
-    return draft
+    return arrival_chunks(reading, SHAPE, _op, "a SCSI opcode in hexadecimal")
 
 
 def _op(text: str) -> int:
     try:
         return op_of_code(int(text, 16))
     except ValueError:
-        return -1
+        return 0

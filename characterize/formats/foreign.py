@@ -16,6 +16,7 @@ from characterize.formats.reading import BEGAN, Chunk, Reading, ReadOptions
 from characterize.formats.registry import FORMATS, found_format, table_format
 from characterize.formats.reordering import TIMED_KINDS, Reordering
 from characterize.layout import GAP_DTYPE, RECORD_DTYPE, HeaderFlag, RecordKind
+from characterize.requests import concatenated
 from characterize.trace import Header, Trace
 from characterize.trace_files.missing_records import LOWER_BOUND
 from characterize.trace_files.provenance import tool_version
@@ -128,7 +129,7 @@ class ForeignTrace:
             paths |= chunk.paths
             for kind, array in chunk.arrays.items():
                 parts.setdefault(kind, []).append(array)
-        return self.trace({kind: np.concatenate(arrays) for kind, arrays in parts.items()}, paths)
+        return self.trace({kind: concatenated(arrays) for kind, arrays in parts.items()}, paths)
 
     def trace(self, arrays: dict[RecordKind, np.ndarray], paths: dict[int, str]) -> Trace:
         """The trace of records, or of some kinds of them, once all chunks have been read."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from characterize.formats.reading import Chunk
 from characterize.layout import IO_DTYPE, RECORD_DTYPE, RecordKind
+from characterize.requests import concatenated, rows_at
 
 WINDOW_RECORDS = 1 << 20
 TIMED_KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)
@@ -39,7 +40,7 @@ class Reordering:
                 yield Chunk(early, chunk.paths)
             parts = [_as_io(chunk.arrays[it]) for it in TIMED_KINDS if it in chunk.arrays and len(chunk.arrays[it])]
             if parts:
-                self._take(parts[0] if len(parts) == 1 else np.concatenate(parts))
+                self._take(parts[0] if len(parts) == 1 else concatenated(parts))
             yield from self._ready()
         while self._waiting:
             yield self._leave(self._waiting.pop(0))
@@ -68,10 +69,10 @@ class Reordering:
                 self._waiting.append(last[:place])
                 break
         if mixed:
-            array = np.concatenate([*mixed[::-1], array])
+            array = concatenated([*mixed[::-1], array])
             starts = array["start_ns"]
         if (starts[1:] < starts[:-1]).any():
-            array = array[np.argsort(starts, kind="stable")]
+            array = rows_at(array, np.argsort(starts, kind="stable"))
         self._waiting.append(array)
 
     def _leave(self, leaving: np.ndarray) -> Chunk:
@@ -81,7 +82,7 @@ class Reordering:
         present = [kind for kind in TIMED_KINDS if (kinds == kind).any()]
         if len(present) == 1:
             return Chunk({present[0]: leaving.view(RECORD_DTYPE[present[0]])})
-        return Chunk({kind: leaving[kinds == kind].view(RECORD_DTYPE[kind]) for kind in present})
+        return Chunk({it: rows_at(leaving, np.flatnonzero(kinds == it)).view(RECORD_DTYPE[it]) for it in present})
 
 
 def _as_io(array: np.ndarray) -> np.ndarray:

@@ -9,17 +9,16 @@ bytes, ``R`` or ``W`` of either case, seconds since the trace began. Durations a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
-from characterize.formats.block_records import READ_OR_WRITE, block_draft
-from characterize.formats.lines import Columns, Draft, Field, LineShape, number_of_text, records_of_lines
+from characterize.formats.arrivals import arrival_chunks
+from characterize.formats.block_records import READ_OR_WRITE
+from characterize.formats.lines import Field, LineShape
 from characterize.formats.reading import Chunk, Reading
-from characterize.layout import RecordKind
 
 SHAPE = LineShape(
     (
-        Field("unit", "integer"),
-        Field("block", "integer"),
+        Field("device", "integer"),
+        Field("offset", "integer"),
         Field("size", "integer"),
         Field("op", "text", "[rRwW]"),
         Field("time", "time"),
@@ -34,19 +33,4 @@ looks_like = SHAPE.fits
 
 def chunks(reading: Reading) -> Iterator[Chunk]:
     """Read a file of the format."""
-    for records in records_of_lines(reading, SHAPE, partial(_convert, reading.sector_bytes)):
-        yield Chunk({RecordKind.BLOCK: records})
-
-
-def _convert(sector_bytes: int, columns: Columns) -> Draft:
-    op = number_of_text(columns["op"], lambda text: READ_OR_WRITE.get(text.upper(), 0))
-    draft = block_draft(
-        start_ns=columns["time"],
-        device=columns["unit"],
-        offset=columns["block"],
-        size=columns["size"],
-        op=op,
-        sector_bytes=sector_bytes,
-    )
-    draft.require(op > 0, "R or W")
-    return draft
+    return arrival_chunks(reading, SHAPE, lambda text: READ_OR_WRITE.get(text.upper(), 0), "R or W")

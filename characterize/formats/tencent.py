@@ -17,9 +17,9 @@ from characterize.layout import BlockOp
 SHAPE = LineShape(
     (
         Field("time", "time"),
-        Field("sector", "integer"),
+        Field("offset", "integer"),
         Field("sectors", "integer", r"\d{1,9}"),
-        Field("flags", "text", "[01]"),
+        Field("op", "text", "[01]"),
         Field("device", "integer"),
     ),
     "Timestamp,Offset,Size,0|1,VolumeID",

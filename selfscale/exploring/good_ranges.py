@@ -27,11 +27,11 @@ def good_range(curve: Curve) -> tuple[float, float] | None:
     return float(curve.x[first]), float(curve.x[last])
 
 
-def good_ranges(profile: Profile, region: int = 0) -> dict[str, tuple[float, float]]:
-    """`good_range` of every parameter that was varied around a region's focal vector."""
+def good_ranges(profile: Profile) -> dict[str, tuple[float, float]]:
+    """`good_range` of every parameter that was varied around the focal vector of the first region."""
     ranges = {}
     for parameter in PARAMETERS:
-        curve = profile.curve(parameter, region)
+        curve = profile.curve(parameter, 0)
         found = good_range(curve)
         if found and len(curve.x) > 1:
             ranges[parameter] = found

@@ -10,6 +10,7 @@ from characterize.characterization import characterize as numbers_of
 from characterize.figure_data import PERCENTILES, figure_data_of, rate_and_depth
 from characterize.layout import BlockOp, HeaderFlag
 from characterize.places import BANDS, FILES_SHOWN, OTHERS, POINTS_MAX, WINDOWS
+from characterize.requests import OFFSET_MAX
 from characterize.stream import open_stream
 from tests.traces.made_trace import made_trace, read, write
 from tests.traces.random_trace import random_trace
@@ -93,6 +94,15 @@ def test_bins_and_activity_are_those_of_naive_counting():
     for (name, direction, window), size in by_file.items():
         assert places.moved[direction ^ flip, places.names.index(name), window] == size
     assert places.moved.sum() == sum(moved.values())
+
+
+def test_files_that_end_next_to_the_largest_offset_stand_above_each_other():
+    rows = [write(OFFSET_MAX, 4096, start=number, file=number + 1) for number in range(3)]
+    places = data_of(made_trace([*rows, read(0, 1, start=9, file=3)])).places
+    assert places.points()["place_bytes"].tolist() == pytest.approx([2**63, 2 * 2**63, 3 * 2**63, 2 * 2**63])
+    assert places.band_bytes == pytest.approx(3 * 2**63 / BANDS)
+    band, _ = places.counts.sum(axis=0).nonzero()
+    assert sorted(band.tolist()) == [33, 66, 66, 99]
 
 
 def test_a_stream_in_small_pieces_gives_the_same(tmp_path):

@@ -93,6 +93,14 @@ def test_a_window_is_what_a_trace_of_it_alone_is(trace, windows, step):
         )
 
 
+def test_the_share_of_a_window_is_of_what_is_within_it():
+    trace = made_trace([read(0, 10, 0, 4), read(0, 10, 8, 20), read(0, 10, 12, 1), read(0, 10, 35, 5)])
+    groups = characterize(trace, grouping=Grouping(window_s=10e-9)).groups
+    assert [group.key for group in groups] == [0, 1, 3]
+    assert [group.characterization.time["time_in_io_s"] for group in groups] == pytest.approx([24e-9, 1e-9, 5e-9])
+    assert [group.characterization.time["time_in_io_share"] for group in groups] == pytest.approx([0.6, 0.1, 0.5])
+
+
 def two_devices():
     files = [{"file": 1, "device": 8 << 20}, {"file": 2, "device": 9 << 20 | 1}]
     io = [read(0, 10, 0), write(0, 20, 1, file=2), read(10, 10, 2), read(0, 5, 3, file=3, process=7)]
