@@ -334,9 +334,15 @@ def test_what_else_failed_is_told_behind_an_interruption(monkeypatch, capsys):
     assert capsys.readouterr().err == "flextrace doctor: interrupted\ncannot remove the memory group\n"
 
 
-def test_an_interruption_of_a_compiled_function_is_one(monkeypatch, capsys):
+@pytest.mark.parametrize("returns", [1, 3])
+def test_an_interruption_of_a_compiled_function_is_one(returns, monkeypatch, capsys):
     def interrupted(verb):
-        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+        error: BaseException = KeyboardInterrupt()
+        for _ in range(returns):  # numba's own functions on the way add theirs
+            outer = SystemError("returned a result with an exception set")
+            outer.__cause__ = error
+            error = outer
+        raise error
 
     def broken(verb):
         raise SystemError("of another kind")
