@@ -49,7 +49,14 @@ EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustwort
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors of values that are not understood name the option."""
+    """A parser whose errors of values that are not understood name the option, and of unknown options the verb."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is unknown here, where the usage is that of the verb."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         try:

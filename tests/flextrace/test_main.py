@@ -394,3 +394,12 @@ def test_a_file_that_may_not_be_read_is_told_without_more(tmp_path):
     assert remedy_of(PermissionError(errno.EACCES, "Permission denied")) == ""
     assert remedy_of(FileNotFoundError(errno.ENOENT, "No such file", str(closed / "none"))) == ""
     assert remedy_of(OSError(errno.ENOSPC, "No space left on device", str(closed))) == "; make room there"
+
+
+def test_an_unknown_option_is_answered_with_the_usage_of_its_verb(capsys):
+    with pytest.raises(SystemExit) as refused:
+        main(["info", "some.iotrace", "--layers", "vfs"])
+    assert refused.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("usage: flextrace info ")
+    assert said.endswith("flextrace info: error: unrecognized arguments: --layers vfs\n")
