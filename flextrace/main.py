@@ -32,13 +32,13 @@ VERBS = {
     "willy": "make a synthetic trace from the five parameters",
     "replay": "run a trace in a directory or on a block device",
     "scale": "measure this machine once: the self-scaling benchmark",
-    "fit": "make a profile of anybody's table of measurements, to predict from",
+    "fit": "turn anybody's table of measurements into a profile to predict from",
     "predict": "estimate a workload's throughput, or an application's and its elapsed time, on a measured machine",
     "rank": "say which of several measured machines suits an application",
     "validate": "measure how good predictions from a profile are: random workloads on its machine",
     "compare": "one table: application, its replay, Willy, prediction",
     "report": "draw profiles, traces, comparisons and recorded replays as one HTML file",
-    "export": "make of a trace an archive (Parquet), a table (CSV), jobs of fio or a timeline, also without its names",
+    "export": "turn a trace into an archive (Parquet), a table (CSV), fio jobs or a timeline, also without its names",
     "import": "turn a trace of another tool, or an archive, into a flextrace trace",
 }
 
