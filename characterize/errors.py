@@ -42,6 +42,7 @@ def _closed_directory(error: OSError) -> Path | None:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether an interruption ended the work: a compiled function, as it returns, makes a SystemError of one."""
-    known = error.__cause__ if isinstance(error, SystemError) else error
-    return isinstance(known, KeyboardInterrupt)
+    """Whether an interruption ended the work: compiled functions that return make SystemErrors of it, in a row."""
+    while isinstance(error, SystemError) and error.__cause__:
+        error = error.__cause__
+    return isinstance(error, KeyboardInterrupt)

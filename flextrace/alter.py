@@ -114,9 +114,9 @@ def render(manifest: Manifest) -> str:
     for name, (want, got) in manifest.times.items():
         lines.append(f"{name:<12} {'1x':>12} {f'{want:g}x':>12} {f'{got:.4g}x':>12} {got / want - 1:>+10.2%}")
     lines.append(f"{'reuse':<12} {manifest.reuse_before:>12.4g} {'':>12} {manifest.reuse:>12.4g}")
-    differ = "differ from the parent's" + (", all of them in their times" if manifest.times else "")
-    differ += "; starts and threads of others, too" if "processNum" in manifest.notes else ""
-    lines.append(f"{manifest.moved} of {manifest.requests} requests {differ}")
+    differ = ", all of them in their times" if manifest.times else ""
+    differ = " in more than start and thread" if "processNum" in manifest.notes else differ
+    lines.append(f"{manifest.moved} of {manifest.requests} requests differ from the parent's{differ}")
     curve = manifest.curve
     least = f", {curve.least_error:.3f} of it unavoidable" if curve.least_error >= SHOWN_MIN else ""
     lines.append(f"miss ratios over cache / uniqueBytes: {curve.mean_error:.3f} apart{least}")

@@ -32,13 +32,13 @@ VERBS = {
     "willy": "make a synthetic trace from the five parameters",
     "replay": "run a trace in a directory or on a block device",
     "scale": "measure this machine once: the self-scaling benchmark",
-    "fit": "make a profile of anybody's table of measurements, to predict from",
+    "fit": "turn anybody's table of measurements into a profile to predict from",
     "predict": "estimate a workload's throughput, or an application's and its elapsed time, on a measured machine",
     "rank": "say which of several measured machines suits an application",
     "validate": "measure how good predictions from a profile are: random workloads on its machine",
     "compare": "one table: application, its replay, Willy, prediction",
     "report": "draw profiles, traces, comparisons and recorded replays as one HTML file",
-    "export": "make of a trace an archive (Parquet), a table (CSV), jobs of fio or a timeline, also without its names",
+    "export": "turn a trace into an archive (Parquet), a table (CSV), fio jobs or a timeline, also without its names",
     "import": "turn a trace of another tool, or an archive, into a flextrace trace",
 }
 
@@ -49,7 +49,14 @@ EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustwort
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors of values that are not understood name the option."""
+    """A parser whose errors of values that are not understood name the option, and of unknown options the verb."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is unknown here, where the usage is that of the verb."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         try:

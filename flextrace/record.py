@@ -40,34 +40,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "BYTES and SIZE may have K, M, G or T behind them, TIME ns, us, ms, s, m or h. The exit code is that of the "
         "command, if it is not 0; otherwise 0 ok, 1 failed, 2 usage, 3 records were lost."
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="trace file (default: COMMAND-DATE-TIME.iotrace); NAME.parquet: a compressed archive of it",
-    )
-    parser.add_argument("-p", "--process", metavar="PID", help="a running process, with its threads and children")
-    parser.add_argument(
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to start and record")
+    target = parser.add_argument_group("what is recorded instead of a command")
+    target.add_argument("-p", "--process", metavar="PID", help="a running process, with its threads and children")
+    target.add_argument(
         "--in-cgroup", metavar="DIRECTORY", help="all tasks of this control group, also those that enter it later"
     )
-    parser.add_argument("--layer", choices=("vfs", "block", "both"), default="both", help="default: both")
-    parser.add_argument("--device", metavar="DEVICE", help="leave out all but this block device (path or MAJOR:MINOR)")
-    parser.add_argument("--path", metavar="PREFIX", help="leave out operations on all files but those below PREFIX")
-    parser.add_argument("--min-size", metavar="BYTES", help="leave out reads and writes that ask for less")
-    parser.add_argument("--max-time", metavar="TIME", help="end the recording after this time; the command goes on")
-    parser.add_argument(
+    part = parser.add_argument_group("which of its I/O, and how long")
+    part.add_argument("--layer", choices=("vfs", "block", "both"), default="both", help="default: both")
+    part.add_argument("--device", metavar="DEVICE", help="leave out all but this block device (path or MAJOR:MINOR)")
+    part.add_argument("--path", metavar="PREFIX", help="leave out operations on all files but those below PREFIX")
+    part.add_argument("--min-size", metavar="BYTES", help="leave out reads and writes that ask for less")
+    part.add_argument("--max-time", metavar="TIME", help="end the recording after this time; the command goes on")
+    part.add_argument(
         "--max-size", metavar="BYTES", help="end the recording before the trace gets larger; the command goes on"
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be recorded, and how; record nothing")
-    parser.add_argument("--force", action="store_true", help="overwrite FILE")
-    parser.add_argument("--quiet", action="store_true", help="say nothing but warnings and errors")
-    parser.add_argument(
+    cache = parser.add_argument_group("page cache of the command")
+    cache.add_argument(
         "--memory",
         metavar="SIZE",
         type=parse_limit,
         help="confine the command, and the page cache it fills, to SIZE (the same option as of scale and compare)",
     )
-    parser.add_argument(
+    cache.add_argument(
         "--warm",
         metavar="FILE",
         type=Path,
@@ -75,9 +70,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="read FILE into the confined page cache before the command starts (with --memory; may be repeated)",
     )
-    parser.add_argument("--ring-bytes", metavar="BYTES", help="ring buffer of each CPU (default: 16M, or less)")
-    parser.add_argument("--max-files", metavar="N", help="how many files can be told apart (default: 1048576)")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to start and record")
+    recorder = parser.add_argument_group("memory of the recorder")
+    recorder.add_argument("--ring-bytes", metavar="BYTES", help="ring buffer of each CPU (default: 16M, or less)")
+    recorder.add_argument("--max-files", metavar="N", help="how many files can be told apart (default: 1048576)")
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="trace file (default: COMMAND-DATE-TIME.iotrace); NAME.parquet: a compressed archive of it",
+    )
+    output.add_argument("--force", action="store_true", help="overwrite FILE")
+    output.add_argument("--quiet", action="store_true", help="say nothing but warnings and errors")
+    output.add_argument("--dry-run", action="store_true", help="say what would be recorded, and how; record nothing")
 
 
 def warm(paths: list[Path], group: MemoryGroup) -> None:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``flextrace scale``."""
-    place = parser.add_mutually_exclusive_group(required=True)
+    target = parser.add_argument_group("what is measured")
+    place = target.add_mutually_exclusive_group(required=True)
     place.add_argument("--directory", type=Path, metavar="DIR", help="measure the file system of DIR")
     place.add_argument(
         "--device",
@@ -45,17 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure a block device that nobody uses, without file system and page cache; only reads, unless --write "
         "is given",
     )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="PROFILE.json", help="write the profile here"
-    )
-    parser.add_argument(
+    target.add_argument(
         "--memory",
         type=parse_limit,
         metavar="SIZE",
         help="measure inside a memory control group of SIZE, so that the page cache is small and the run short (needs "
         "root, or a control group that is delegated); without it, files of about ten times the machine's memory",
     )
-    parser.add_argument(
+    access_options.add_arguments(parser.add_argument_group("how requests reach storage"))
+    points = parser.add_argument_group("which points, and how well")
+    points.add_argument(
         "--budget",
         type=parse_duration,
         default=600.0,
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for laying out files and all points together (default: 10m); from 100s on storage is measured by itself, "
         "too, so that applications can be simulated",
     )
-    parser.add_argument(
+    points.add_argument(
         "--focal",
         choices=("middle", "knee"),
         default="middle",
@@ -71,37 +71,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default); or the one point where every parameter has 75 %% of its largest throughput, to see which workloads "
         "perform well",
     )
-    access_options.add_arguments(parser.add_argument_group("how requests reach storage"))
-    parser.add_argument(
+    points.add_argument(
         "--stop-rule",
         choices=("confidence", "raidperf"),
         default="confidence",
         help="when a point has been measured: its 95 %% confidence half-width is within --target, transient and drift "
         "apart (default); or Lee's raidPerf rule, less than 1 %% change over two intervals, each 20 %% longer",
     )
-    parser.add_argument(
+    points.add_argument(
         "--target",
         type=parse_fraction,
         metavar="SHARE",
         help="half-width of the 95 %% confidence interval of a point's throughput, as a share of it, at which the "
         "point has been measured (default: 5%%)",
     )
-    parser.add_argument(
-        "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default: 0)"
-    )
-    parser.add_argument(
+    points.add_argument(
         "--random",
         type=int,
         default=0,
         metavar="N",
         help="also measure N random workloads twice, and print the errors of predictions and repetitions (default: 0)",
     )
-    parser.add_argument(
+    points.add_argument(
+        "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default: 0)"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="PROFILE.json", help="write the profile here"
+    )
+    output.add_argument(
         "--cost", type=parse_positive, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
     )
-    parser.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
-    parser.add_argument("--force", action="store_true", help="overwrite the profile, and forget an interrupted run")
-    parser.add_argument(
+    output.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
+    output.add_argument("--force", action="store_true", help="overwrite the profile, and forget an interrupted run")
+    output.add_argument(
         "--keep-image", action="store_true", help=f"leave the files of DIR/{measuring.IMAGE}, for another run"
     )
 

@@ -38,7 +38,8 @@ LABEL_WIDTH = 40
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``flextrace validate``."""
     parser.add_argument("profile", type=Path, metavar="PROFILE.json", help="of this machine, by 'flextrace scale'")
-    parser.add_argument(
+    workloads = parser.add_argument_group("what is measured")
+    workloads.add_argument(
         *("--random", "--workloads"),
         dest="workloads",
         type=int,
@@ -46,35 +47,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="random workloads, each measured twice (default: 100); either name, the first is that of 'scale'",
     )
-    parser.add_argument(
+    workloads.add_argument(
         "--no-orthogonal",
         action="store_true",
         help="leave out the baselines that interpolate in orthogonal samples (thesis 5.4), which need most of the time",
     )
-    parser.add_argument(
+    workloads.add_argument(
         "--max-time", type=parse_duration, default=4.0, metavar="TIME", help="longest run of each (default: 4s)"
     )
-    parser.add_argument("--directory", type=Path, metavar="DIR", help="where to measure (default: the profile's)")
-    parser.add_argument(
-        "--memory", type=parse_limit, metavar="SIZE", help="memory control group to measure in (default: the profile's)"
-    )
-    add_write_arguments(parser, "needed where the profile is of a device that was written: destroys what is on it")
-    parser.add_argument(
+    workloads.add_argument(
         "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default: 0)"
     )
-    parser.add_argument(
+    place = parser.add_argument_group("where")
+    place.add_argument("--directory", type=Path, metavar="DIR", help="where to measure (default: the profile's)")
+    place.add_argument(
+        "--memory", type=parse_limit, metavar="SIZE", help="memory control group to measure in (default: the profile's)"
+    )
+    add_write_arguments(place, "needed where the profile is of a device that was written: destroys what is on it")
+    output = parser.add_argument_group("output")
+    output.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="FILE.json",
         help="for points and errors (default: PROFILE-validation.json)",
     )
-    parser.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
-    parser.add_argument("--force", action="store_true", help="overwrite the document, and forget an interrupted run")
-    parser.add_argument(
+    output.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
+    output.add_argument("--force", action="store_true", help="overwrite the document, and forget an interrupted run")
+    output.add_argument(
         "--keep-image", action="store_true", help=f"leave the files of DIR/{measuring.IMAGE}, for another run"
     )
-    add_format_argument(parser)
+    add_format_argument(output)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -116,6 +116,8 @@ def found_format(path: Path) -> Format:
     if found:
         names = " and ".join(it.name for it in found)
         raise FlextraceError(f"{path} looks like {names}: say which {FORCED}", 2)
+    if not head:
+        raise FlextraceError(f"{path} is empty: no trace was written into it")
     begin = head.splitlines()[0][:60] if head.strip() else b""
     looked = "\n".join(f"  {it.name:<12} {it.about}" for it in FORMATS.values())
     raise FlextraceError(

@@ -66,6 +66,8 @@ def check_head(path: Path, head: bytes) -> None:
     FlextraceError
         Foreign, cut off, of a newer major version, or damaged.
     """
+    if not head:
+        raise FlextraceError(f"{path} is empty: no trace was written into it")
     if not head.startswith(TRACE_MAGIC):
         raise FlextraceError(
             f"{path} is not a flextrace trace (it does not begin with {TRACE_MAGIC.decode()}); "

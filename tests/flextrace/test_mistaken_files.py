@@ -99,3 +99,9 @@ def test_a_replay_of_what_is_no_trace_does_not_read_it_whole(place, capsys, monk
     monkeypatch.setattr(replay_result, "sha256_of", lambda path: pytest.fail(f"all of {path} is read"))
     assert main(["replay", "page", "--engine", "null"]) == 1
     assert "page" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["info empty", "characterize empty", "import empty -o o.iotrace"])
+def test_an_empty_file_is_told_as_such_without_a_list_of_formats(place, capsys, words):
+    assert main(words.split()) == 1
+    assert capsys.readouterr().err == f"flextrace {words.split()[0]}: empty is empty: no trace was written into it\n"
