@@ -103,8 +103,7 @@ struct due due_of(const struct worker *worker, const union record *record)
  * Before it goes to sleep, to be woken: it computes and sleeps as if nobody had to wake it, but for that sleep and what it
  * computed behind it.
  */
-static void think_first(struct worker *worker, const union record *record, const struct wake_up *wake_up,
-			think *think)
+static void think_first(struct worker *worker, const union record *record, const struct wake_up *wake_up, think *think)
 {
 	double speed = worker->run->options->speed;
 	double compute_ns = compute_ns_of(worker, record) - (double)wake_up->awake_ns / speed;
