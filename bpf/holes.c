@@ -89,8 +89,8 @@ static void keep_holes(struct holed_file *file, struct hole *found, uint32_t cou
 
 static void look_at(struct holed_file *file, struct hole *found)
 {
-	struct stat now;
-	if (seen_file_stat(&file->seen, &now) || (uint64_t)now.st_blocks * 512 >= (uint64_t)now.st_size)
+	struct statx now;
+	if (seen_file_ask(&file->seen, &now) || now.stx_blocks * 512 >= now.stx_size)
 		return;
 	_cleanup_close_ int descriptor = seen_file_open(&file->seen);
 	if (descriptor < 0) {
@@ -100,7 +100,7 @@ static void look_at(struct holed_file *file, struct hole *found)
 	uint64_t size_bytes = file->seen.record.size_bytes;
 	uint32_t count = find_holes(descriptor, size_bytes, found, &file->cut);
 	/* If it was cut off since, what lies behind its end says nothing. */
-	if (fstat(descriptor, &now) || (uint64_t)now.st_size < size_bytes)
+	if (seen_file_ask_open(descriptor, &now) || now.stx_size < size_bytes)
 		file->cut = true;
 	else
 		keep_holes(file, found, count);

@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "cleanup.h"
@@ -40,12 +39,21 @@ bool seen_file_can_be_asked(const struct file_record *record)
 	return record->type == FILE_TYPE_REGULAR && !may_hang(record->filesystem_magic);
 }
 
-/* Of btrfs the kernel side may know only the number of the super block, and stat says that of the subvolume. */
-static bool is_the_file(const struct stat *now, const struct file_record *record)
+/*
+ * Not its times, as stat(2) does: since Linux 6.13 whoever asks for them has the next write change them, and the next sync
+ * write the inode, too (IO_CTIME_QUERIED). 0 or -1.
+ */
+static int ask(int directory, const char *path, int flags, struct statx *status)
 {
-	return S_ISREG(now->st_mode) && now->st_ino == record->inode &&
+	return statx(directory, path, flags, STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BLOCKS, status);
+}
+
+/* Of btrfs the kernel side may know only the number of the super block, and stat says that of the subvolume. */
+static bool is_the_file(const struct statx *now, const struct file_record *record)
+{
+	return S_ISREG(now->stx_mode) && now->stx_ino == record->inode &&
 	       (record->filesystem_magic == BTRFS_SUPER_MAGIC ||
-		device_number(major(now->st_dev), minor(now->st_dev)) == record->device);
+		device_number(now->stx_dev_major, now->stx_dev_minor) == record->device);
 }
 
 static void view_of(const struct seen_file *file, char view[static VIEW_BYTES])
@@ -53,13 +61,18 @@ static void view_of(const struct seen_file *file, char view[static VIEW_BYTES])
 	snprintf(view, VIEW_BYTES, "/proc/%d/root%s", file->viewer, file->path);
 }
 
-int seen_file_stat(const struct seen_file *file, struct stat *status)
+int seen_file_ask(const struct seen_file *file, struct statx *status)
 {
 	char view[VIEW_BYTES];
 	view_of(file, view);
-	if (!stat(view, status) && is_the_file(status, &file->record))
+	if (!ask(AT_FDCWD, view, 0, status) && is_the_file(status, &file->record))
 		return 0;
-	return !stat(file->path, status) && is_the_file(status, &file->record) ? 0 : -ENOENT;
+	return !ask(AT_FDCWD, file->path, 0, status) && is_the_file(status, &file->record) ? 0 : -ENOENT;
+}
+
+int seen_file_ask_open(int descriptor, struct statx *status)
+{
+	return ask(descriptor, "", AT_EMPTY_PATH, status) ? -errno : 0;
 }
 
 /*
@@ -70,9 +83,9 @@ static int open_path(const char *path, const struct file_record *record)
 {
 	int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
 	char link[64];
-	struct stat now;
+	struct statx now;
 	_cleanup_close_ int found = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	if (found < 0 || fstat(found, &now) || !is_the_file(&now, record))
+	if (found < 0 || seen_file_ask_open(found, &now) || !is_the_file(&now, record))
 		return -1;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
 	int descriptor = open(link, flags | O_NOATIME);

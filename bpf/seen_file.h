@@ -17,8 +17,10 @@ struct seen_file {
 
 /* Whether it is a regular file that can be looked at without asking a server. */
 bool seen_file_can_be_asked(const struct file_record *record);
-/* What stat says of it, if it is still there under its path. 0 or -ENOENT. */
-int seen_file_stat(const struct seen_file *file, struct stat *status);
+/* Its size and blocks, if it is still there under its path. 0 or -ENOENT. */
+int seen_file_ask(const struct seen_file *file, struct statx *status);
+/* Of its descriptor. 0 or a negative errno. */
+int seen_file_ask_open(int descriptor, struct statx *status);
 /* A descriptor for reading, with O_NOATIME where that is allowed; -1 = it is not there any more, or may not be read. */
 int seen_file_open(const struct seen_file *file);
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the recorder looks into its rings: rarely, but at once for a file that is new, and before a ring is full."""
+"""When the recorder looks into its rings: rarely, but at once for a file that is new, and before a ring is full.
+
+And what it looks at stays as it was.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.layout import IoOp
+from characterize.layout import IoFlag, IoOp
 from tests.machines.own_place import own_place
 from tests.truths.page_cache import PAGE_BYTES, cache_only, resident_pages
 from tests.truths.told import RECORDER, run_recorder, wait_for_recording
@@ -34,6 +37,15 @@ for number in range({FILES}):
     file = os.open(f"{{sys.argv[1]}}/{{number}}", os.O_RDONLY)
     time.sleep(0.020)
     os.pread(file, {PAGES * PAGE_BYTES}, 0)
+"""
+
+# The recorder has looked for holes in each file before it is written.
+OPEN_AND_WRITE = f"""
+import os, sys, time
+for number in range({FILES}):
+    file = os.open(f"{{sys.argv[1]}}/{{number}}", os.O_WRONLY)
+    time.sleep(0.020)
+    os.pwrite(file, b"seven..", 0)
 """
 
 # Fills most of a ring of its processor again and again, which takes less than the time between two rounds.
@@ -84,6 +96,18 @@ def test_what_was_cached_is_asked_before_the_program_has_read_on(tmp_path):
     cached = {path: PAGE_BYTES * sum(pages) for path, pages in before.items()}
     assert all(0 < cached[path] < PAGE_BYTES * sum(resident_pages(Path(path))) for path in cached)
     assert any(told.get(path) == cached[path] for path in cached)
+
+
+def test_looking_at_a_file_does_not_change_what_its_next_write_does(tmp_path):
+    """Since Linux 6.13 a write does more to a file whose times somebody has asked for (IoFlag.CTIME_QUERIED)."""
+    for number in range(FILES):
+        (tmp_path / str(number)).write_bytes(bytes(PAGE_BYTES))
+    done = run_recorder(tmp_path / "t", sys.executable, "-c", OPEN_AND_WRITE, tmp_path)
+    assert done.returncode == 0, done.stderr
+    io = characterize.open(tmp_path / "t").io
+    writes = io[io["op"] == IoOp.WRITE]
+    assert len(writes) == FILES
+    assert not (writes["flags"] & int(IoFlag.CTIME_QUERIED)).any()
 
 
 def test_a_ring_that_fills_between_two_rounds_loses_nothing(tmp_path):
