@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``flextrace scale``."""
-    target = parser.add_argument_group("what is measured")
+    _add_target_arguments(parser.add_argument_group("what is measured"))
+    access_options.add_arguments(parser.add_argument_group("how requests reach storage"))
+    _add_point_arguments(parser.add_argument_group("which points, and how well"))
+    _add_output_arguments(parser.add_argument_group("output"))
+
+
+def _add_target_arguments(target: argparse._ArgumentGroup) -> None:
     place = target.add_mutually_exclusive_group(required=True)
     place.add_argument("--directory", type=Path, metavar="DIR", help="measure the file system of DIR")
     place.add_argument(
@@ -53,8 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure inside a memory control group of SIZE, so that the page cache is small and the run short (needs "
         "root, or a control group that is delegated); without it, files of about ten times the machine's memory",
     )
-    access_options.add_arguments(parser.add_argument_group("how requests reach storage"))
-    points = parser.add_argument_group("which points, and how well")
+
+
+def _add_point_arguments(points: argparse._ArgumentGroup) -> None:
     points.add_argument(
         "--budget",
         type=parse_duration,
@@ -95,7 +102,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     points.add_argument(
         "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default: 0)"
     )
-    output = parser.add_argument_group("output")
+
+
+def _add_output_arguments(output: argparse._ArgumentGroup) -> None:
     output.add_argument(
         "-o", "--output", type=Path, required=True, metavar="PROFILE.json", help="write the profile here"
     )
