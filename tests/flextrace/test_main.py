@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every verb has in common: what becomes of output that nobody takes."""
 
-import argparse
 import errno
 import io
 import json
@@ -17,7 +16,7 @@ import characterize
 from characterize.errors import remedy_of
 from characterize.layout import RecordKind
 from characterize.trace_files.provenance import tool_version
-from flextrace.main import VERBS, main, make_parser
+from flextrace.main import VERBS, main
 from tests.runs.ordinary_user import NUMBER, directory_of_user
 from tests.traces.made_trace import made_trace, read
 from tests.truths.straced import ROOT
@@ -395,19 +394,3 @@ def test_a_file_that_may_not_be_read_is_told_without_more(tmp_path):
     assert remedy_of(PermissionError(errno.EACCES, "Permission denied")) == ""
     assert remedy_of(FileNotFoundError(errno.ENOENT, "No such file", str(closed / "none"))) == ""
     assert remedy_of(OSError(errno.ENOSPC, "No space left on device", str(closed))) == "; make room there"
-
-
-def test_an_unknown_option_is_answered_with_the_usage_of_its_verb(capsys):
-    with pytest.raises(SystemExit) as refused:
-        main(["info", "some.iotrace", "--layers", "vfs"])
-    assert refused.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("usage: flextrace info ")
-    assert said.endswith("flextrace info: error: unrecognized arguments: --layers vfs\n")
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_many_options_stand_below_titles(verb):
-    (verbs,) = (it for it in make_parser(verb)._actions if isinstance(it, argparse._SubParsersAction))
-    untitled = [it for it in verbs.choices[verb]._optionals._group_actions if it.help != argparse.SUPPRESS]
-    assert len(untitled) <= 12, [it.option_strings for it in untitled]
